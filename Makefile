@@ -1,0 +1,45 @@
+# The two commands a newcomer needs: `make demo` and `make test`. `make help` lists the others.
+BUILD ?= build
+JOBS ?= $(shell nproc)
+
+.PHONY: all demo test check bootstrap format tidy clean help
+
+all: $(BUILD)/build.ninja
+	@cmake --build $(BUILD) -j $(JOBS) --target bitcube_program
+
+demo: bootstrap all
+	@$(BUILD)/bitcube demo
+
+test: bootstrap $(BUILD)/build.ninja
+	@cmake --build $(BUILD) -j $(JOBS)
+	@ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure $(CTEST_FLAGS)
+
+$(BUILD)/build.ninja: CMakeLists.txt CMakePresets.json | bootstrap
+	@cmake --preset release -B $(BUILD) $(CMAKE_FLAGS)
+
+# Installs what is missing, says nothing where nothing is.
+bootstrap:
+	@scripts/bootstrap
+
+# The whole suite under a sanitizer: make check PRESET=dev (address, undefined), tsan, or clang.
+PRESET ?= dev
+check: bootstrap
+	@cmake --preset $(PRESET)
+	@cmake --build --preset $(PRESET) -j $(JOBS)
+	@ctest --preset $(PRESET) -j $(JOBS)
+
+format:
+	@git ls-files '*.hpp' '*.cpp' | xargs clang-format -i
+
+tidy: $(BUILD)/build.ninja
+	@git ls-files '*.cpp' | xargs -P $(JOBS) -n 1 clang-tidy --quiet -p $(BUILD)
+
+clean:
+	@rm -rf build build-*
+
+help:
+	@echo 'make demo       install what is missing, build, run the digits demo'
+	@echo 'make test       install what is missing, build, run every test'
+	@echo 'make            build build/bitcube'
+	@echo 'make check PRESET=dev|tsan|clang   the test suite in that build'
+	@echo 'make format | tidy | clean'

@@ -1,0 +1,21 @@
+// How long-running functions use threads and tell how far they are.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+namespace bitcube {
+
+/// Called from any thread with the work done and the whole work, in the same unit; calls may come out of order.
+using Progress = std::function<void(std::size_t done, std::size_t total)>;
+
+/// Threads and progress of one call. Results never depend on them.
+struct Execution {
+  unsigned threads = 0;  // 0: all cores
+  Progress progress{};   // may be empty
+};
+
+/// Runs body(i) for every i in [0, count) on execution.threads threads, and reports i-th completions as progress.
+void parallel_for(std::size_t count, const Execution& execution, const std::function<void(std::size_t)>& body);
+
+}  // namespace bitcube

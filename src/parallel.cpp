@@ -1,0 +1,21 @@
+#include "bitcube/parallel.hpp"
+
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+#include <atomic>
+
+namespace bitcube {
+
+void parallel_for(std::size_t count, const Execution& execution, const std::function<void(std::size_t)>& body) {
+  std::atomic<std::size_t> done{0};
+  const auto step = [&](std::size_t i) {
+    body(i);
+    const std::size_t finished = done.fetch_add(1, std::memory_order_relaxed) + 1;
+    if (execution.progress) execution.progress(finished, count);
+  };
+  const int threads = execution.threads == 0 ? tbb::task_arena::automatic : static_cast<int>(execution.threads);
+  tbb::task_arena arena(threads);
+  arena.execute([&] { tbb::parallel_for(std::size_t{0}, count, step, tbb::simple_partitioner()); });
+}
+
+}  // namespace bitcube
