@@ -2,7 +2,7 @@
 BUILD ?= build
 JOBS ?= $(shell nproc)
 
-.PHONY: all demo test check bootstrap format tidy clean help
+.PHONY: all demo test test-exhaustive check bootstrap format tidy clean help
 
 all: $(BUILD)/build.ninja
 	@cmake --build $(BUILD) -j $(JOBS) --target bitcube_program
@@ -13,6 +13,11 @@ demo: bootstrap all
 test: bootstrap $(BUILD)/build.ninja
 	@cmake --build $(BUILD) -j $(JOBS)
 	@ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure $(CTEST_FLAGS)
+
+# All 2^32 FP32 encodings into the short formats; an hour or more.
+test-exhaustive: bootstrap $(BUILD)/build.ninja
+	@cmake --build $(BUILD) -j $(JOBS) --target fp32_sources
+	@$(BUILD)/tests/fp32_sources
 
 $(BUILD)/build.ninja: CMakeLists.txt CMakePresets.json | bootstrap
 	@cmake --preset release -B $(BUILD) $(CMAKE_FLAGS)
@@ -40,6 +45,7 @@ clean:
 help:
 	@echo 'make demo       install what is missing, build, run the digits demo'
 	@echo 'make test       install what is missing, build, run every test'
+	@echo 'make test-exhaustive  all 2^32 FP32 encodings, an hour or more'
 	@echo 'make            build build/bitcube'
 	@echo 'make check PRESET=dev|tsan|clang   the test suite in that build'
 	@echo 'make format | tidy | clean'

@@ -181,8 +181,9 @@ Expected<Accumulators> matmul(const Operand& a, const Operand& b, const MatmulOp
     for_each_tile<uint64>(a, b, out, options.execution, raw ? load_raw : load_integers, element);
     return out;
   }
+  const std::size_t group = options.group != 0 ? options.group : kind->group;
   const auto element = [&](std::uint32_t c, std::size_t col, std::span<const Term> x, std::span<const Term> y) {
-    const std::uint32_t acc = accumulate(options.profile->kind, c, x, y, kind->group);
+    const std::uint32_t acc = accumulate(options.profile->kind, c, x, y, group);
     return options.bias ? add_to_fp32(acc, addend_from_fp32((*options.bias)[col])) : acc;
   };
   for_each_tile<Term>(a, b, out, options.execution, load_terms, element);

@@ -36,6 +36,7 @@ struct MatmulOptions {
   std::optional<std::span<const std::uint32_t>> c{};     // rows x cols accumulator words; else +0
   std::optional<std::span<const std::uint32_t>> bias{};  // cols accumulator words, added once after the last k
   Execution execution{};
+  std::size_t group = 0;  // lanes per group of the profile `group`, where the operation decides; 0: ProductKind::group
 };
 
 /// D = C + A * B + bias in accumulators (numerics 9.3). A has its rows as lines, B its columns; both have k >= 1 lanes

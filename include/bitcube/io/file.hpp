@@ -1,0 +1,86 @@
+// Files as the io room sees them: input as one span of bytes, output that appears complete or not at all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bitcube/expected.hpp"
+
+namespace bitcube {
+
+/// The bytes of a whole file, read-only. A regular file is mapped, so its size is not limited by memory; if another
+/// process shortens it meanwhile, touching the lost pages raises SIGBUS (replacing it by rename is harmless).
+class MappedFile {
+ public:
+  /// A pipe, a terminal or a device has no size to map: it is read into memory until its end, at most this many bytes.
+  static constexpr std::uint64_t kStreamLimit = std::uint64_t{4} << 30;
+
+  static Expected<MappedFile> open(const std::filesystem::path& path, std::uint64_t stream_limit = kStreamLimit);
+  /// Bytes that are in memory already, for whoever parses what did not come from a file.
+  static MappedFile from_bytes(std::vector<std::byte> bytes);
+
+  MappedFile() = default;
+  MappedFile(MappedFile&& other) noexcept { swap(other); }
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  /// Valid while this object, or the one it was moved to, lives.
+  std::span<const std::byte> bytes() const noexcept { return mapped_.empty() ? memory_ : mapped_; }
+
+ private:
+  void swap(MappedFile& other) noexcept;
+
+  std::span<const std::byte> mapped_;  // empty if the bytes are in memory_
+  std::vector<std::byte> memory_;
+};
+
+/// A file being written. Its target keeps its old content (or stays absent) until commit(); without a commit, or after
+/// any failure, the target is untouched and nothing is left behind.
+///
+/// * A symbolic link stays; the file it points to is replaced. An existing file keeps its permissions, and its owner
+///   if the system allows; one that the caller may not write is not replaced.
+/// * What is not a regular file (/dev/null, a FIFO), and a descriptor of this process (/dev/stdout, /dev/fd/3), cannot
+///   be replaced: it is written directly, from its current position.
+/// * append() buffers, so an error may come with a later append() or with commit(). Errors stick: every later call
+///   reports the first one.
+class OutputFile {
+ public:
+  static Expected<OutputFile> create(const std::filesystem::path& path);
+
+  OutputFile(OutputFile&&) noexcept;
+  OutputFile& operator=(OutputFile&&) noexcept;
+  ~OutputFile();
+
+  Expected<void> append(std::span<const std::byte> bytes);
+  Expected<void> append(std::string_view text);
+
+  /// Puts the complete file in place and makes it durable (fsync of the file and of its directory). Final.
+  Expected<void> commit();
+
+  /// The path as create() was given it, for messages.
+  const std::string& name() const noexcept;
+  /// Bytes appended so far.
+  std::uint64_t size() const noexcept;
+
+ private:
+  struct Impl;
+  explicit OutputFile(std::unique_ptr<Impl> impl) noexcept;
+  friend Expected<void> commit_all(std::span<OutputFile* const> files);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Commits several files together: every one is complete and durable before the first is renamed into place, and if
+/// one fails none is. Only a rename can then still fail; the message lists the files that were in place before it.
+Expected<void> commit_all(std::span<OutputFile* const> files);
+
+/// create(), append() and commit() in one.
+Expected<void> write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
+
+}  // namespace bitcube

@@ -1,0 +1,60 @@
+// Quantised tensors in .safetensors files, with every choice that made them recorded.
+//
+// A packed tensor NAME is two tensors of the file:
+//
+//   NAME.codes   F8_E4M3 or F8_E5M2 for these elements, else U8; shape [other dimensions..., code bytes of a line]
+//   NAME.scales  U32 for HiF4, F8_E8M0 for MX, F8_E4M3 for NVFP4; shape [other dimensions..., groups of a line]
+//
+// with the bytes of QuantizedTensor. The metadata key "bitcube" holds a JSON text that describes them:
+//
+//   {"version": 1, "tensors": {NAME: {
+//      "format": "hif4", "element": "HiF4X2", "group": 64,   the block format, and what it implies (checked)
+//      "shape": [1000, 784], "axis": 1,                      logical; the quantised axis is last in the file
+//      "profile": "pto",                                     HiF4
+//      "scale_rule": "floor",                                MX
+//      "rounding": "RNE",                                    MX and NVFP4, of the elements; RNE if it is missing
+//      "tensor_scale": "3F800000",                           NVFP4 with a tensor scale: FP32 word in hexadecimal
+//      "source": "FP32",                                     what was quantised
+//      "codes": "NAME.codes", "scales": "NAME.scales"}}}
+//
+// The file may hold other tensors and other metadata.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bitcube/expected.hpp"
+#include "bitcube/io/file.hpp"
+#include "bitcube/io/safetensors.hpp"
+#include "bitcube/quantize/tensor.hpp"
+
+namespace bitcube {
+
+/// A quantised tensor and its name in the file.
+struct PackedTensor {
+  std::string name;
+  const QuantizedTensor* tensor;
+};
+
+/// Appends a whole .safetensors file. Errors: an invalid tensor, two of one name, a name that is empty or not UTF-8.
+Expected<void> write_packed(OutputFile& file, std::span<const PackedTensor> tensors);
+/// The same, to a file of its own that is committed.
+Expected<void> save_packed(const std::filesystem::path& path, std::span<const PackedTensor> tensors);
+Expected<void> save_packed(const std::filesystem::path& path, std::string_view name, const QuantizedTensor& tensor);
+
+/// The names of the packed tensors of a file, in the order of its description; `file_name` is for messages. A file
+/// without description is an error.
+Expected<std::vector<std::string>> packed_names(const Safetensors& file, std::string_view file_name);
+
+/// Reads one packed tensor; the name may be empty if the file has only one. Everything is checked: the description
+/// against the tables of formats, profiles and rules; dtype and shape of both tensors against the logical shape; the
+/// codes, where bits that carry no meaning must be 0 (the high nibble after an odd line, bits 7:6 of 6-bit elements),
+/// so that equal tensors are equal files. Messages name the file, the tensor and the fault.
+Expected<QuantizedTensor> load_packed(const std::filesystem::path& path, std::string_view name = {});
+/// The same from a file that is read already; `file_name` is for messages.
+Expected<QuantizedTensor> load_packed(const Safetensors& file, std::string_view file_name, std::string_view name);
+
+}  // namespace bitcube

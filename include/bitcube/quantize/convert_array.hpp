@@ -1,0 +1,24 @@
+// TCVT over an array in memory (numerics 7).
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "bitcube/expected.hpp"
+#include "bitcube/numeric/convert.hpp"
+#include "bitcube/parallel.hpp"
+
+namespace bitcube {
+
+struct ConvertedArray {
+  std::vector<std::byte> words;  // little-endian, one carrier each
+  Flags flags = Flags::none;     // of all elements together
+};
+
+/// Converts every little-endian word of `from`. Errors: a pair or a rounding that is not legal (numerics 7.1), a packed
+/// type, a size that is no multiple of the word's.
+Expected<ConvertedArray> convert_array(std::span<const std::byte> words, const Format& from, const Format& to,
+                                       const EncodeControl& control = {}, const Execution& execution = {});
+
+}  // namespace bitcube

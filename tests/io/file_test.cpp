@@ -1,0 +1,533 @@
+#include "bitcube/io/file.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include <rapidcheck/gtest.h>  // needs gtest before it
+
+#include "io/temp_dir.hpp"
+
+namespace bitcube {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace test;
+using Names = std::set<std::string>;
+
+mode_t mode_of(const fs::path& path) {
+  struct stat status {};
+  EXPECT_EQ(::stat(path.c_str(), &status), 0) << path;
+  return status.st_mode & 07777U;
+}
+
+TEST(MappedFile, HoldsTheBytesOfAFile) {
+  const TempDir dir;
+  write_text(dir / "a", "some bytes");
+  auto file = MappedFile::open(dir / "a");
+  ASSERT_TRUE(succeeds(file));
+  EXPECT_EQ(to_text(file->bytes()), "some bytes");
+
+  // Moving moves the bytes, and frees those that were there before.
+  const std::byte* const address = file->bytes().data();
+  MappedFile other = MappedFile::from_bytes(to_bytes("other"));
+  EXPECT_EQ(to_text(other.bytes()), "other");
+  other = std::move(*file);
+  EXPECT_EQ(other.bytes().data(), address);
+  const MappedFile third(std::move(other));
+  EXPECT_EQ(to_text(third.bytes()), "some bytes");
+}
+
+TEST(MappedFile, UnmapsWhatItMapped) {
+  const TempDir dir;
+  write_text(dir / "a", "some bytes");
+  const void* address = nullptr;
+  {
+    const auto file = MappedFile::open(dir / "a");
+    ASSERT_TRUE(succeeds(file));
+    address = file->bytes().data();
+    // msync tells whether a page is mapped.
+    EXPECT_EQ(::msync(const_cast<void*>(address), 1, MS_ASYNC), 0);
+  }
+  EXPECT_NE(::msync(const_cast<void*>(address), 1, MS_ASYNC), 0);
+}
+
+TEST(MappedFile, KeepsItsBytesWhenTheFileIsReplaced) {
+  const TempDir dir;
+  write_text(dir / "a", "old");
+  const auto file = MappedFile::open(dir / "a");
+  ASSERT_TRUE(succeeds(file));
+  ASSERT_TRUE(succeeds(write_file(dir / "a", to_bytes("new"))));
+  EXPECT_EQ(to_text(file->bytes()), "old");
+}
+
+TEST(MappedFile, AnEmptyFileIsNoError) {
+  const TempDir dir;
+  write_text(dir / "empty", "");
+  const auto file = MappedFile::open(dir / "empty");
+  ASSERT_TRUE(succeeds(file));
+  EXPECT_TRUE(file->bytes().empty());
+}
+
+TEST(MappedFile, ReadsAFileThatHidesItsSize) {
+  const auto file = MappedFile::open("/proc/self/status");
+  ASSERT_TRUE(succeeds(file));
+  EXPECT_EQ(to_text(file->bytes().first(5)), "Name:");
+}
+
+TEST(MappedFile, SaysWhyItCannotOpen) {
+  const TempDir dir;
+  write_text(dir / "file", "x");
+  fs::create_symlink("loop", dir / "loop");
+  const std::string at = dir.path().string();
+  EXPECT_TRUE(fails_with(MappedFile::open(dir / "none"), at + "/none: No such file or directory"));
+  EXPECT_TRUE(fails_with(MappedFile::open(dir / "file/x"), at + "/file/x: Not a directory"));
+  EXPECT_TRUE(fails_with(MappedFile::open(dir / "loop"), at + "/loop: Too many levels of symbolic links"));
+  EXPECT_TRUE(fails_with(MappedFile::open(dir.path()), at + ": is a directory; give the name of a file"));
+  EXPECT_TRUE(fails_with(MappedFile::open(""), "the name of the input file is empty"));
+  EXPECT_TRUE(fails_with(MappedFile::open("/proc/self/fd/9999"), "/proc/self/fd/9999: Bad file descriptor"));
+  EXPECT_TRUE(fails_with(MappedFile::open("/proc/self/fd/0x"), "/proc/self/fd/0x: No such file or directory"));
+
+  ASSERT_EQ(::chmod((dir / "file").c_str(), 0), 0);
+  const Unprivileged nobody(dir.path());
+  EXPECT_TRUE(fails_with(MappedFile::open(dir / "file"), at + "/file: Permission denied"));
+}
+
+TEST(MappedFile, ReadsAPipeUpToTheLimit) {
+  const TempDir dir;
+  const std::string fifo = dir / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const std::string text(200'000, 'x');  // more than a pipe or a first buffer holds
+  const auto read_with_limit = [&](std::uint64_t limit) {
+    ::signal(SIGPIPE, SIG_IGN);  // the reader gives up early
+    std::thread writer([&] {
+      std::ofstream stream(fifo, std::ios::binary);
+      stream << text;
+    });
+    auto file = MappedFile::open(fifo, limit);
+    writer.join();
+    return file;
+  };
+  const auto file = read_with_limit(text.size());
+  ASSERT_TRUE(succeeds(file));
+  EXPECT_EQ(to_text(file->bytes()), text);
+  EXPECT_TRUE(
+      fails_with(read_with_limit(text.size() - 1),
+                 fifo + ": not a file that can be mapped, and longer than 199999 bytes; save it to a file first"));
+}
+
+TEST(MappedFile, AnEndlessDeviceMeetsTheLimit) {
+  EXPECT_TRUE(
+      fails_with(MappedFile::open("/dev/zero", 1000),
+                 "/dev/zero: not a file that can be mapped, and longer than 1000 bytes; save it to a file first"));
+}
+
+TEST(MappedFile, TakesADescriptorOfThisProcessAsItIs) {
+  // A socket cannot be opened by name; and it may be non-blocking, with nothing to read yet.
+  int ends[2] = {};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+  std::thread writer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(::write(ends[1], "sent", 4), 4);
+    ::close(ends[1]);
+  });
+  const auto socket = MappedFile::open("/dev/fd/" + std::to_string(ends[0]));
+  writer.join();
+  ASSERT_TRUE(succeeds(socket));
+  EXPECT_EQ(to_text(socket->bytes()), "sent");
+  ::close(ends[0]);
+
+  // A file that was read in part goes on where that stopped.
+  const TempDir dir;
+  write_text(dir / "a", "headtail");
+  const int fd = ::open((dir / "a").c_str(), O_RDONLY | O_CLOEXEC);
+  fs::create_symlink("/proc/self/fd/" + std::to_string(fd), dir / "link");
+  const auto whole = MappedFile::open(dir / "link");
+  ASSERT_TRUE(succeeds(whole));
+  EXPECT_EQ(to_text(whole->bytes()), "headtail");
+  ASSERT_EQ(::lseek(fd, 4, SEEK_SET), 4);
+  const auto tail = MappedFile::open(dir / "link");
+  ASSERT_TRUE(succeeds(tail));
+  EXPECT_EQ(to_text(tail->bytes()), "tail");
+  ::close(fd);
+}
+
+TEST(OutputFile, AppearsWithItsCommitAndNotBefore) {
+  const TempDir dir;
+  auto file = OutputFile::create(dir / "a");
+  ASSERT_TRUE(succeeds(file));
+  EXPECT_EQ(file->name(), (dir / "a").string());
+  ASSERT_TRUE(succeeds(file->append("one ")));
+  ASSERT_TRUE(succeeds(file->append(to_bytes("two"))));
+  EXPECT_EQ(file->size(), 7U);
+  EXPECT_FALSE(fs::exists(dir / "a"));
+  ASSERT_TRUE(succeeds(file->commit()));
+  EXPECT_EQ(read_text(dir / "a"), "one two");
+  EXPECT_EQ(dir.names(), Names{"a"});
+
+  const std::string committed = (dir / "a").string() + ": already committed";
+  EXPECT_TRUE(fails_with(file->append("x"), committed));
+  EXPECT_TRUE(fails_with(file->commit(), committed));
+  EXPECT_EQ(read_text(dir / "a"), "one two");
+}
+
+TEST(OutputFile, LeavesNothingWithoutACommit) {
+  const TempDir dir;
+  write_text(dir / "a", "old");
+  {
+    auto file = OutputFile::create(dir / "a");
+    ASSERT_TRUE(succeeds(file));
+    ASSERT_TRUE(succeeds(file->append(std::string(100'000, 'x'))));
+    EXPECT_EQ(dir.names().size(), 2U);
+    const OutputFile moved(std::move(*file));
+    EXPECT_EQ(dir.names().size(), 2U);
+  }
+  EXPECT_EQ(dir.names(), Names{"a"});
+  EXPECT_EQ(read_text(dir / "a"), "old");
+}
+
+TEST(OutputFile, IsPrivateUntilComplete) {
+  const TempDir dir;
+  auto file = OutputFile::create(dir / "a");
+  ASSERT_TRUE(succeeds(file));
+  const Names names = dir.names();
+  ASSERT_EQ(names.size(), 1U);
+  EXPECT_EQ(mode_of(dir / *names.begin()), 0600U);
+}
+
+TEST(OutputFile, GetsTheModeThatTheUmaskAllows) {
+  const TempDir dir;
+  const mode_t before = ::umask(027);
+  const auto written = write_file(dir / "a", to_bytes("x"));
+  ::umask(before);
+  ASSERT_TRUE(succeeds(written));
+  EXPECT_EQ(mode_of(dir / "a"), 0640U);
+}
+
+TEST(OutputFile, KeepsModeAndOwnerOfAnExistingFile) {
+  const TempDir dir;
+  write_text(dir / "a", "a long old text");
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown((dir / "a").c_str(), 1234, 5678), 0);
+  }
+  ASSERT_EQ(::chmod((dir / "a").c_str(), 0606), 0);
+  struct stat before {};
+  ASSERT_EQ(::stat((dir / "a").c_str(), &before), 0);
+  {
+    auto file = OutputFile::create(dir / "a");
+    ASSERT_TRUE(succeeds(file));
+    for (const std::string& name : dir.names()) {
+      EXPECT_EQ(mode_of(dir / name), name == "a" ? 0606U : 0600U);
+    }
+    ASSERT_TRUE(succeeds(file->append("new")));
+    ASSERT_TRUE(succeeds(file->commit()));
+  }
+  struct stat after {};
+  ASSERT_EQ(::stat((dir / "a").c_str(), &after), 0);
+  EXPECT_EQ(read_text(dir / "a"), "new");
+  EXPECT_EQ(after.st_mode, before.st_mode);
+  EXPECT_EQ(after.st_uid, before.st_uid);
+  EXPECT_EQ(after.st_gid, before.st_gid);
+}
+
+TEST(OutputFile, ReplacesWhatALinkPointsTo) {
+  const TempDir dir;
+  fs::create_directory(dir / "sub");
+  write_text(dir / "sub/target", "old");
+  fs::create_symlink("sub/second", dir / "first");
+  fs::create_symlink("target", dir / "sub/second");
+  fs::create_symlink(dir / "sub/fresh", dir / "dangling");
+
+  ASSERT_TRUE(succeeds(write_file(dir / "first", to_bytes("new"))));
+  EXPECT_EQ(read_text(dir / "sub/target"), "new");
+  EXPECT_TRUE(fs::is_symlink(dir / "first"));
+  EXPECT_TRUE(fs::is_symlink(dir / "sub/second"));
+
+  ASSERT_TRUE(succeeds(write_file(dir / "dangling", to_bytes("made"))));
+  EXPECT_EQ(read_text(dir / "sub/fresh"), "made");
+  EXPECT_TRUE(fs::is_symlink(dir / "dangling"));
+}
+
+TEST(OutputFile, TheLongestNameWorks) {
+  const TempDir dir;
+  const std::string name(255, 'n');
+  ASSERT_TRUE(succeeds(write_file(dir / name, to_bytes("x"))));
+  EXPECT_EQ(dir.names(), Names{name});
+  EXPECT_TRUE(fails_with(OutputFile::create(dir / (name + "n")), (dir / name).string() + "n: File name too long"));
+}
+
+TEST(OutputFile, ARelativeNameStaysWhereItWas) {
+  const TempDir dir;
+  fs::create_directory(dir / "other");
+  const fs::path before = fs::current_path();
+  fs::current_path(dir.path());
+  auto file = OutputFile::create("a");
+  fs::current_path(dir / "other");
+  ASSERT_TRUE(succeeds(file));
+  const auto committed = file->commit();
+  fs::current_path(before);
+  ASSERT_TRUE(succeeds(committed));
+  EXPECT_EQ(dir.names(), (Names{"a", "other"}));
+}
+
+TEST(OutputFile, SaysWhyItCannotCreate) {
+  const TempDir dir;
+  write_text(dir / "file", "x");
+  fs::create_symlink("loop", dir / "loop");
+  fs::create_directory(dir / "sub");
+  const std::string at = dir.path().string();
+  EXPECT_TRUE(fails_with(OutputFile::create(dir / "none/a"),
+                         at + "/none/a: No such file or directory (directory " + at + "/none)"));
+  EXPECT_TRUE(fails_with(OutputFile::create(dir / "file/a"), at + "/file/a: Not a directory"));
+  EXPECT_TRUE(fails_with(OutputFile::create(dir / "loop"), at + "/loop: Too many levels of symbolic links"));
+  EXPECT_TRUE(fails_with(OutputFile::create(dir / "sub"), at + "/sub: is a directory; give the name of a file"));
+  EXPECT_TRUE(fails_with(OutputFile::create(""), "the name of the output file is empty"));
+  EXPECT_TRUE(fails_with(OutputFile::create("/proc/self/fd/9999"), "/proc/self/fd/9999: Bad file descriptor"));
+  EXPECT_TRUE(fails_with(OutputFile::create("/proc/none"), "/proc/none: No such file or directory"));
+  EXPECT_EQ(dir.names(), (Names{"file", "loop", "sub"}));
+
+  // A name with a slash at its end is a directory's, also if there is none; and so is what a link to one leads to.
+  fs::create_symlink("sub/none/", dir / "link");
+  EXPECT_FALSE(OutputFile::create(dir / "link"));
+  EXPECT_TRUE(
+      fails_with(OutputFile::create(at + "/new/"), at + "/new/: No such file or directory (directory " + at + "/new)"));
+}
+
+TEST(OutputFile, RespectsPermissions) {
+  const TempDir dir;
+  write_text(dir / "protected", "old");
+  ASSERT_EQ(::chmod((dir / "protected").c_str(), 0444), 0);
+  fs::create_directory(dir / "closed");
+  ASSERT_EQ(::chmod((dir / "closed").c_str(), 0555), 0);
+  const std::string at = dir.path().string();
+  {
+    const Unprivileged nobody(dir.path());
+    // Its directory would let the rename happen.
+    EXPECT_TRUE(fails_with(OutputFile::create(dir / "protected"), at + "/protected: Permission denied"));
+    EXPECT_TRUE(fails_with(OutputFile::create(dir / "closed/a"), at + "/closed/a: Permission denied"));
+    // One's own directory may be unreadable: it cannot be synced, and need not be.
+    ASSERT_EQ(::chmod(dir.path().c_str(), 0300), 0);
+    EXPECT_TRUE(succeeds(write_file(dir / "new", to_bytes("x"))));
+    ASSERT_EQ(::chmod(dir.path().c_str(), 0700), 0);
+  }
+  EXPECT_EQ(dir.names(), (Names{"closed", "new", "protected"}));
+  EXPECT_EQ(read_text(dir / "protected"), "old");
+}
+
+TEST(OutputFile, ReportsAFullDevice) {
+  const Unprivileged nobody;
+  const std::string full = "/dev/full: No space left on device";
+  auto small = OutputFile::create("/dev/full");
+  ASSERT_TRUE(succeeds(small));
+  EXPECT_TRUE(succeeds(small->append("x")));
+  EXPECT_TRUE(fails_with(small->commit(), full));
+
+  auto large = OutputFile::create("/dev/full");
+  ASSERT_TRUE(succeeds(large));
+  EXPECT_TRUE(fails_with(large->append(std::string(1'000'000, 'x')), full));
+  // The first error stays.
+  EXPECT_TRUE(fails_with(large->append("x"), full));
+  EXPECT_TRUE(fails_with(large->commit(), full));
+
+  auto many = OutputFile::create("/dev/full");
+  ASSERT_TRUE(succeeds(many));
+  Expected<void> appended;
+  for (int i = 0; i < 100'000 && appended; ++i) appended = many->append("x");
+  EXPECT_TRUE(fails_with(appended, full));
+}
+
+TEST(OutputFile, AFailedWriteLeavesNothing) {
+  const TempDir dir;
+  write_text(dir / "old", "old");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit limited = before;
+  limited.rlim_cur = 100'000;
+  for (const char* name : {"old", "new"}) {
+    auto file = OutputFile::create(dir / name);
+    ASSERT_TRUE(succeeds(file));
+    ASSERT_TRUE(succeeds(file->append(std::string(99'999, 'x'))));
+    ASSERT_TRUE(succeeds(file->append("yz")));  // in the buffer
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limited), 0);
+    const auto committed = file->commit();
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+    EXPECT_TRUE(fails_with(committed, (dir / name).string() + ": File too large"));
+    EXPECT_EQ(dir.names(), Names{"old"}) << "while the failed file still lives";
+  }
+  EXPECT_EQ(read_text(dir / "old"), "old");
+}
+
+TEST(OutputFile, SaysThatItsDirectoryCannotBeSynced) {
+  const TempDir dir;
+  auto file = OutputFile::create(dir / "a");
+  ASSERT_TRUE(succeeds(file));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit limited = before;
+  limited.rlim_cur = 0;  // opening the directory is all that needs a new descriptor
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limited), 0);
+  const auto committed = file->commit();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(fails_with(committed, (dir / "a").string() +
+                                        ": complete and in place, but its directory cannot be synced: Too many open "
+                                        "files"));
+  EXPECT_EQ(dir.names(), Names{"a"});
+}
+
+TEST(OutputFile, WritesDirectlyToWhatIsNoFile) {
+  const TempDir dir;
+  const Unprivileged nobody(dir.path());
+  EXPECT_TRUE(succeeds(write_file("/dev/null", to_bytes("x"))));
+  struct stat status {};
+  ASSERT_EQ(::stat("/dev/null", &status), 0);
+  EXPECT_TRUE(S_ISCHR(status.st_mode));
+  const std::string fifo = dir / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const std::string text(300'000, 'x');
+  std::string received;
+  std::thread reader([&] { received = read_text(fifo); });
+  EXPECT_TRUE(succeeds(write_file(fifo, to_bytes(text))));
+  reader.join();
+  EXPECT_EQ(received, text);
+  EXPECT_EQ(dir.names(), Names{"fifo"});
+}
+
+TEST(OutputFile, WritesDirectlyToADescriptorOfThisProcess) {
+  // As when the shell appends a program's output to a file, and /dev/stdout is named as the target.
+  const TempDir dir;
+  write_text(dir / "log", "before ");
+  const int fd = ::open((dir / "log").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  fs::create_symlink("/proc/self/fd/" + std::to_string(fd), dir / "stdout");
+  for (const std::string& name : {std::string(dir / "stdout"), "/dev/fd/" + std::to_string(fd)}) {
+    EXPECT_TRUE(succeeds(write_file(name, to_bytes("x "))));
+  }
+  EXPECT_EQ(::write(fd, "after", 5), 5);
+  ::close(fd);
+  EXPECT_EQ(read_text(dir / "log"), "before x x after");
+  EXPECT_EQ(dir.names(), (Names{"log", "stdout"}));
+}
+
+TEST(OutputFile, WaitsForASlowReader) {
+  int ends[2] = {};
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+  const std::string text(300'000, 'x');
+  std::size_t received = 0;
+  std::thread reader([&] {
+    std::vector<char> buffer(100'000);
+    while (received < text.size()) {
+      const ssize_t count = ::read(ends[0], buffer.data(), buffer.size());
+      if (count > 0) received += static_cast<std::size_t>(count);
+      if (count <= 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  EXPECT_TRUE(succeeds(write_file("/dev/fd/" + std::to_string(ends[1]), to_bytes(text))));
+  reader.join();
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST(CommitAll, PutsAllInPlace) {
+  const TempDir dir;
+  const Unprivileged nobody(dir.path());
+  auto a = OutputFile::create(dir / "a");
+  auto b = OutputFile::create(dir / "b");
+  auto null = OutputFile::create("/dev/null");
+  ASSERT_TRUE(a && b && null);
+  ASSERT_TRUE(a->append("A") && b->append("B") && null->append("N"));
+  OutputFile* files[] = {&*a, &*b, &*null};
+  ASSERT_TRUE(succeeds(commit_all(files)));
+  EXPECT_EQ(read_text(dir / "a"), "A");
+  EXPECT_EQ(read_text(dir / "b"), "B");
+  EXPECT_EQ(dir.names(), (Names{"a", "b"}));
+}
+
+TEST(CommitAll, OneThatFailsStopsAll) {
+  const TempDir dir;
+  const Unprivileged nobody(dir.path());
+  write_text(dir / "a", "old");
+  auto a = OutputFile::create(dir / "a");
+  auto full = OutputFile::create("/dev/full");
+  auto b = OutputFile::create(dir / "b");
+  ASSERT_TRUE(a && b && full);
+  ASSERT_TRUE(a->append("A") && b->append("B") && full->append("F"));
+  OutputFile* files[] = {&*a, &*full, &*b};
+  EXPECT_TRUE(fails_with(commit_all(files), "/dev/full: No space left on device"));
+  EXPECT_EQ(read_text(dir / "a"), "old");
+  EXPECT_EQ(dir.names(), Names{"a"}) << "while the files still live";
+  EXPECT_TRUE(fails_with(b->commit(), "/dev/full: No space left on device"));
+}
+
+TEST(CommitAll, EachKeepsItsOwnFirstError) {
+  const TempDir dir;
+  const Unprivileged nobody(dir.path());
+  fs::create_symlink("/dev/full", dir / "link");
+  auto full = OutputFile::create("/dev/full");
+  auto link = OutputFile::create(dir / "link");
+  ASSERT_TRUE(full && link);
+  const std::string text(1'000'000, 'x');
+  const std::string link_error = (dir / "link").string() + ": No space left on device";
+  EXPECT_TRUE(fails_with(link->append(text), link_error));
+  EXPECT_TRUE(fails_with(full->append(text), "/dev/full: No space left on device"));
+  OutputFile* files[] = {&*full, &*link};
+  EXPECT_TRUE(fails_with(commit_all(files), "/dev/full: No space left on device"));
+  EXPECT_TRUE(fails_with(link->append("x"), link_error));
+}
+
+TEST(CommitAll, NamesWhatIsInPlaceWhenARenameFails) {
+  const TempDir dir;
+  auto a = OutputFile::create(dir / "a");
+  auto b = OutputFile::create(dir / "b");
+  auto c = OutputFile::create(dir / "c");
+  ASSERT_TRUE(a && b && c);
+  fs::create_directory(dir / "b");
+  OutputFile* files[] = {&*a, &*b, &*c};
+  EXPECT_TRUE(fails_with(commit_all(files),
+                         (dir / "b").string() + ": Is a directory; already in place: " + (dir / "a").string()));
+  EXPECT_EQ(dir.names(), (Names{"a", "b"}));
+}
+
+TEST(CommitAll, RefusesTwoOutputsToOneFile) {
+  const TempDir dir;
+  write_text(dir / "a", "old");
+  fs::create_symlink("a", dir / "link");
+  auto a = OutputFile::create(dir / "a");
+  auto link = OutputFile::create(dir / "link");
+  ASSERT_TRUE(a && link);
+  OutputFile* files[] = {&*a, &*link};
+  EXPECT_TRUE(
+      fails_with(commit_all(files), (dir / "link").string() + ": two outputs go to this file; give each its own name"));
+  EXPECT_EQ(read_text(dir / "a"), "old");
+  EXPECT_EQ(dir.names(), (Names{"a", "link"}));
+}
+
+RC_GTEST_PROP(OutputFile, HoldsWhatWasAppended, ()) {
+  static const TempDir dir;
+  const auto sizes = *rc::gen::container<std::vector<std::size_t>>(
+      rc::gen::oneOf(rc::gen::inRange<std::size_t>(0, 100), rc::gen::inRange<std::size_t>(65'000, 66'000)));
+  auto file = OutputFile::create(dir / "a");
+  RC_ASSERT(static_cast<bool>(file));
+  std::string text;
+  for (const std::size_t size : sizes) {
+    const std::string part(size, static_cast<char>('a' + text.size() % 26));
+    RC_ASSERT(static_cast<bool>(file->append(part)));
+    text += part;
+  }
+  RC_ASSERT(file->size() == text.size());
+  RC_ASSERT(static_cast<bool>(file->commit()));
+  const auto read = MappedFile::open(dir / "a");
+  RC_ASSERT(static_cast<bool>(read));
+  RC_ASSERT(to_text(read->bytes()) == text);
+}
+
+}  // namespace
+}  // namespace bitcube
