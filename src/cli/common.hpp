@@ -1,0 +1,173 @@
+// What the subcommands share: exit codes, messages and results, names from the library's tables, numbers as text.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bitcube/expected.hpp"
+#include "bitcube/io/file.hpp"
+#include "bitcube/io/npy.hpp"
+#include "bitcube/numeric/decode.hpp"
+#include "bitcube/numeric/flags.hpp"
+#include "bitcube/parallel.hpp"
+
+namespace bitcube::cli {
+
+/// Keys keep their order.
+using Json = nlohmann::ordered_json;
+
+enum class Exit : int {
+  success = 0,
+  differences = 1,  // a comparison or a check found some
+  error = 2,        // bad usage or bad input
+  fault = 3,        // an architectural fault that was not expected
+};
+
+/// What a subcommand does once the command line is understood.
+using Action = std::function<Expected<Exit>()>;
+
+/// Where messages and results go. With --json each message is an object on a line of its own, such as {"error": "…"}.
+class Console {
+ public:
+  explicit Console(bool json) noexcept : json_(json) {}
+
+  bool json() const noexcept { return json_; }
+  void error(std::string_view text) const { message("error", text); }
+  void warning(std::string_view text) const { message("warning", text); }
+  void note(std::string_view text) const { message("note", text); }
+
+  /// Writes all of it to standard output, at once.
+  Expected<void> print(std::string_view text) const;
+  Expected<void> print_json(const Json& json) const;
+
+ private:
+  void message(std::string_view kind, std::string_view text) const;
+
+  bool json_;
+};
+
+// ---- Options
+
+/// --json, which main() has seen already.
+void add_json(CLI::App& command);
+void add_threads(CLI::App& command, unsigned& threads);
+/// The last lines of --help.
+void add_examples(CLI::App& command, std::string_view lines);
+
+/// The name that is most like `text`, or an empty one if none is: for "did you mean".
+std::string_view closest(std::string_view text, std::span<const std::string_view> names);
+/// "OPTION: no such thing as TEXT; did you mean …? Choose from …".
+Error unknown_name(std::string_view option, std::string_view text, std::span<const std::string_view> names);
+
+template <typename Table>
+std::vector<std::string_view> names_of(const Table& table) {
+  std::vector<std::string_view> names;
+  for (const auto& row : table) names.push_back(row.name);
+  return names;
+}
+/// "a|b|c", the names of a table for --help.
+template <typename Table>
+std::string choices(const Table& table) {
+  return fmt::format("{}", fmt::join(names_of(table), "|"));
+}
+
+/// The row of this name, by the table's own function.
+template <typename Table, typename Find>
+Expected<const typename Table::value_type*> look_up(std::string_view option, std::string_view text, const Table& table,
+                                                    const Find& find) {
+  const typename Table::value_type* row = find(text);
+  if (row != nullptr) return row;
+  return unknown_name(option, text, names_of(table));
+}
+Expected<const Format*> look_up_format(std::string_view option, std::string_view text);
+
+/// --round: a mode, or nothing where the text is empty.
+Expected<std::optional<Rounding>> look_up_rounding(std::string_view option, std::string_view text);
+
+/// A hexadecimal number after 0x, of at most 64 bits.
+Expected<uint64> parse_hex(std::string_view text);
+/// Whether a literal is an unsigned hexadecimal integer, and so means bits, not a value.
+bool is_bit_pattern(std::string_view text) noexcept;
+
+// ---- Numbers as text
+
+/// Double of a finite value; exact for every value of a format that FP64 holds.
+double to_double(const Real& real) noexcept;
+/// The shortest decimal that tells a value from all others of FP32 (of FP64, if it has more than 32 bits), or inf,
+/// -inf, nan, snan, invalid.
+std::string value_text(const Format& f, const Value& value);
+/// The same as a JSON number where it is finite, else as one of the strings inf, -inf, nan.
+Json value_json(const Format& f, const Value& value);
+/// 0x and the digits of a lane.
+std::string bits_text(const Format& f, uint64 code);
+/// "OF NX", or "-" for none.
+std::string flags_text(Flags flags);
+Json flags_json(Flags flags);
+/// "784 x 256"; a scalar is "scalar".
+std::string shape_text(std::span<const uint64> shape);
+/// A number of JSON, or the string "inf" or "nan".
+Json number_json(double number);
+
+/// Columns of text, padded to the widest cell; numbers of a row may differ. Widths count code points.
+class TextTable {
+ public:
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  /// Cells in `right_aligned` columns stand at the right. Lines have no spaces at their end.
+  std::string text(std::span<const std::size_t> right_aligned = {}, std::string_view separator = "  ") const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// SHA-256 in hexadecimal.
+Expected<std::string> sha256(std::span<const std::byte> bytes);
+
+// ---- Files
+
+/// Starts an output file. Errors: one of the inputs is the same file, or standard output goes there.
+Expected<OutputFile> create_output(const std::string& path, std::span<const std::string> inputs);
+
+// ---- Time
+
+class Stopwatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+/// A progress bar on standard error if that is a terminal, else nothing. Erased at the end.
+class ProgressBar {
+ public:
+  explicit ProgressBar(std::string label);
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+  ~ProgressBar();
+
+  /// What a long call reports to; empty where there is no bar. Must not outlive the bar.
+  Progress callback();
+
+ private:
+  void show(std::size_t done, std::size_t total);
+
+  std::string label_;
+  bool enabled_;
+  std::atomic<bool> busy_{false};
+  std::atomic<std::int64_t> last_{-1};  // milliseconds after the start of the last drawing
+  bool drawn_ = false;
+  Stopwatch clock_;
+};
+
+}  // namespace bitcube::cli

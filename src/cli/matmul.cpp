@@ -1,0 +1,224 @@
+// bitcube matmul: A * B + C + bias, and the post-process.
+#include <utility>
+
+#include "bitcube/cube/matmul.hpp"
+#include "commands.hpp"
+#include "operand_file.hpp"
+#include "postprocess_arguments.hpp"
+
+namespace bitcube::cli {
+namespace {
+
+struct Options {
+  OperandArguments a;
+  OperandArguments b;
+  std::string bias;
+  std::string c;
+  std::string accumulate{accumulation_profiles.front().name};
+  PostprocessArguments postprocess;
+  std::string output;
+  unsigned threads = 0;
+};
+
+/// A matrix of at most so many rows and columns is shown.
+constexpr std::size_t kPreview = 8;
+
+/// The elements of D as a .npy file has them. S4X2 lanes are sign-extended, one per element.
+DType result_dtype(const Format& d) {
+  switch (d.type) {
+    case DataType::fp32:
+      return DType::kF32;
+    case DataType::fp16:
+      return DType::kF16;
+    case DataType::s32:
+      return DType::kI32;
+    case DataType::u32:
+      return DType::kU32;
+    case DataType::bf16:
+      return DType::kU16;
+    case DataType::s16:
+      return DType::kI16;
+    case DataType::s8:
+    case DataType::s4x2:
+      return DType::kI8;
+    default:
+      return DType::kU8;
+  }
+}
+
+std::span<const std::byte> as_payload(Postprocessed& d) {
+  if (d.format->type == DataType::s4x2) {
+    for (std::uint8_t& lane : d.d) lane = static_cast<std::uint8_t>(sign_extend(lane, 4));
+  }
+  return std::as_bytes(std::span(d.d));
+}
+
+std::string preview(const Format& f, std::span<const std::byte> payload, std::size_t rows, std::size_t cols) {
+  TextTable table;
+  const std::size_t bytes = payload.size() / (rows * cols);
+  std::vector<std::size_t> right;
+  for (std::size_t c = 0; c < cols; ++c) right.push_back(c);
+  for (std::size_t r = 0; r < rows; ++r) {
+    std::vector<std::string> cells;
+    for (std::size_t c = 0; c < cols; ++c) {
+      const uint64 word = load_word(payload.data() + (r * cols + c) * bytes, bytes);
+      cells.push_back(value_text(f, decode(f, word)));
+    }
+    table.add(std::move(cells));
+  }
+  return table.text(right);
+}
+
+Expected<Exit> run(const Options& options, const Console& console) {
+  const auto profile = look_up("--accumulate", options.accumulate, accumulation_profiles, find_accumulation_profile);
+  if (!profile) return profile.error();
+  const auto resolved = ResolvedPostprocess::from(options.postprocess, console);
+  if (!resolved) return resolved.error();
+  const auto a = OperandFile::load(Side::a, options.a);
+  if (!a) return a.error();
+  const auto b = OperandFile::load(Side::b, options.b);
+  if (!b) return b.error();
+  const auto kind = product_kind(a->operand(), b->operand());
+  if (!kind) return kind.error();
+  const std::size_t rows = a->operand().lines;
+  const std::size_t cols = b->operand().lines;
+
+  const Format& accumulator = *kind->accumulator;
+  MatmulOptions product;
+  product.profile = *profile;
+  std::vector<std::uint32_t> c;
+  std::vector<std::uint32_t> bias;
+  if (!options.c.empty()) {
+    const std::array<std::vector<uint64>, 1> shapes{{{rows, cols}}};
+    auto words = load_accumulators("--c", options.c, accumulator, shapes);
+    if (!words) return words.error();
+    c = std::move(*words);
+    product.c = c;
+  }
+  if (!options.bias.empty()) {
+    const std::array<std::vector<uint64>, 2> shapes{{{cols}, {1, cols}}};
+    auto words = load_accumulators("--bias", options.bias, accumulator, shapes);
+    if (!words) return words.error();
+    bias = std::move(*words);
+    product.bias = bias;
+  }
+  PostprocessOptions finish = resolved->options();
+  if (auto legal = check_postprocess(accumulator, rows, cols, finish); !legal) return legal.error();
+  std::optional<OutputFile> output;
+  if (!options.output.empty()) {
+    const std::array<std::string, 6> inputs{options.a.path, options.b.path,        options.bias,
+                                            options.c,      options.a.scales_path, options.b.scales_path};
+    auto file = create_output(options.output, inputs);
+    if (!file) return file.error();
+    output = std::move(*file);
+  }
+
+  const Stopwatch clock;
+  ProgressBar bar("matmul");
+  product.execution = {.threads = options.threads, .progress = bar.callback()};
+  const auto accumulators = matmul(a->operand(), b->operand(), product);
+  if (!accumulators) return accumulators.error();
+  finish.execution = {.threads = options.threads};
+  auto d = postprocess(*accumulators, finish);
+  if (!d) return d.error();
+  const double seconds = clock.seconds();
+
+  const std::span<const std::byte> payload = as_payload(*d);
+  const auto digest = sha256(payload);
+  if (!digest) return digest.error();
+  const std::array<uint64, 2> shape{rows, cols};
+  const DType dtype = result_dtype(*d->format);
+  if (output) {
+    if (auto written = write_npy(*output, dtype, shape, payload); !written) return written.error();
+  }
+
+  Expected<void> printed;
+  if (console.json()) {
+    Json json{{"m", rows}, {"n", cols}, {"k", a->operand().k}, {"a", a->json()}, {"b", b->json()}};
+    json["profile"] = (*profile)->name;
+    json["accumulator"] = accumulator.name;
+    resolved->describe(json);
+    json["d"] = {{"type", d->format->name}, {"dtype", dtype_name(dtype)}, {"shape", shape}};
+    json["flags"] = flags_json(d->flags);
+    json["sha256"] = *digest;
+    json["seconds"] = seconds;
+    if (output) json["output"] = options.output;
+    printed = console.print_json(json);
+  } else {
+    TextTable sides;
+    const auto side = [&](const char* name, std::vector<std::string> cells) {
+      cells.insert(cells.begin(), name);
+      sides.add(std::move(cells));
+    };
+    side("A", a->describe());
+    side("B", b->describe());
+    side("D", {options.output.empty() ? "-" : options.output, shape_text(shape), std::string(d->format->name),
+               fmt::format("({})", dtype_name(dtype))});
+    TextTable facts;
+    facts.add(
+        {"product", fmt::format("{}, {} accumulator, K = {}{}{}", (*profile)->name, accumulator.name, a->operand().k,
+                                options.c.empty() ? "" : ", C", options.bias.empty() ? "" : ", bias")});
+    facts.add({"post-process", resolved->text()});
+    facts.add({"flags", flags_text(d->flags)});
+    facts.add({"sha256", *digest});
+    facts.add({"time", fmt::format("{:.3f} s", seconds)});
+    std::string text = sides.text() + facts.text();
+    if (rows <= kPreview && cols <= kPreview) text += preview(*d->format, payload, rows, cols);
+    printed = console.print(text);
+  }
+  if (!printed) return printed.error();
+  if (output) {
+    if (auto done = output->commit(); !done) return done.error();
+  }
+  return Exit::success;
+}
+
+}  // namespace
+
+void add_matmul(CLI::App& root, const Console& console, Action& action) {
+  CLI::App& command = *root.add_subcommand("matmul", "Multiply two matrices as the CUBE does");
+  const auto options = std::make_shared<Options>();
+  command.add_option("A", options->a.path, "M x K: a .npy array, or what bitcube quantize --axis 1 wrote")
+      ->type_name("A.npy|A.safetensors")
+      ->required();
+  command.add_option("B", options->b.path, "K x N: a .npy array, or what bitcube quantize --axis 0 wrote")
+      ->type_name("B.npy|B.safetensors")
+      ->required();
+  command.add_option("-o,--output", options->output, "D as a .npy array; without it the result is only described")
+      ->type_name("D.npy");
+  command.add_option("--bias", options->bias, "N or 1 x N accumulators: float32, int32 or uint32")->type_name("b.npy");
+  command.add_option("--c", options->c, "M x N accumulators to start from; default: +0")->type_name("C.npy");
+  command.add_option("--accumulate", options->accumulate, "Accumulation profile; default: fma")
+      ->type_name(choices(accumulation_profiles));
+  options->postprocess.add_to(command);
+  for (const auto& [arguments, letter] : {std::pair{&options->a, 'a'}, std::pair{&options->b, 'b'}}) {
+    const std::string group = "Operands";
+    command
+        .add_option(fmt::format("--{}-type", letter), arguments->type,
+                    "Elements are codes of this format, one lane each")
+        ->type_name("TYPE")
+        ->group(group);
+    command
+        .add_option(fmt::format("--{}-scales", letter), arguments->scales_path,
+                    letter == 'a' ? "Scale per group of K: M x groups, uint8 (E8M0), uint32 (HiF4)"
+                                  : "Scale per group of K: groups x N, uint8 (E8M0), uint32 (HiF4)")
+        ->type_name("s.npy")
+        ->group(group);
+    command
+        .add_option(fmt::format("--{}-name", letter), arguments->name,
+                    "The tensor in a .safetensors file that has several")
+        ->type_name("TENSOR")
+        ->group(group);
+  }
+  add_threads(command, options->threads);
+  add_json(command);
+  add_examples(command,
+               "  bitcube quantize X.npy --format hif4 --axis 1 -o X.safetensors\n"
+               "  bitcube quantize W.npy --format hif4 --axis 0 -o W.safetensors\n"
+               "  bitcube matmul X.safetensors W.safetensors --bias b.npy --relu -o D.npy\n"
+               "  bitcube matmul A.npy B.npy --pre-quant QF322B8_PRE --scale 0.05 --offset -3 --sat -o D.npy\n"
+               "  bitcube matmul A.npy B.npy --a-type e2m1 --a-scales s.npy --accumulate group");
+  command.callback([=, &console, &action] { action = [=, &console] { return run(*options, console); }; });
+}
+
+}  // namespace bitcube::cli

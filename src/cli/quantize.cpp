@@ -1,0 +1,295 @@
+// bitcube quantize: an array into a block format, with its error.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <iterator>
+#include <utility>
+
+#include "bitcube/io/goldens.hpp"
+#include "bitcube/io/packed.hpp"
+#include "bitcube/quantize/convert_array.hpp"
+#include "bitcube/quantize/tensor.hpp"
+#include "commands.hpp"
+
+namespace bitcube::cli {
+namespace {
+
+struct Options {
+  std::string input;
+  std::string format;
+  std::int64_t axis = -1;
+  std::string profile;
+  std::string scale;
+  std::string round;
+  bool tensor_scale = false;
+  std::string source_type;
+  std::string output;
+  std::string name;
+  std::string goldens;
+  bool maxima = false;
+  unsigned threads = 0;
+};
+
+/// The array as it is quantised.
+struct Source {
+  const Format* format = nullptr;
+  std::string remark;  // how the elements were read
+  std::span<const std::byte> bytes;
+  std::vector<std::byte> converted;  // what `bytes` refers to after a conversion
+};
+
+/// What the elements of an array are; nullptr for a dtype that is not accepted.
+const Format* element_format(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return &fp64;
+    case DType::kF32:
+      return &fp32;
+    case DType::kF16:
+      return &fp16;
+    case DType::kBF16:
+    case DType::kU16:
+      return &bf16;
+    default:
+      return nullptr;
+  }
+}
+
+bool holds_codes(DType dtype) {
+  return dtype == DType::kU8 || dtype == DType::kU16 || dtype == DType::kU32 || dtype == DType::kU64;
+}
+
+Expected<Source> read_source(const NpyArray& array, const Options& options) {
+  Source out;
+  out.bytes = array.payload();
+  out.format = element_format(array.dtype);
+  const Format* wanted = nullptr;
+  if (!options.source_type.empty()) {
+    const auto found = look_up_format("--source-type", options.source_type);
+    if (!found) return found.error();
+    wanted = *found;
+    if (!is_quantize_source(*wanted)) {
+      return Error{fmt::format("--source-type: nothing is quantised from {}; it must be a float", wanted->name)};
+    }
+  }
+  if (wanted != nullptr && holds_codes(array.dtype)) {
+    if (wanted->carrier_bits != 8 * array.element_size()) {
+      return Error{fmt::format("--source-type: {} elements have {} bits, but codes of {} have {}",
+                               dtype_name(array.dtype), 8 * array.element_size(), wanted->name, wanted->carrier_bits)};
+    }
+    out.format = wanted;
+    out.remark = fmt::format("{}, read as {} bits", dtype_name(array.dtype), wanted->name);
+    return out;
+  }
+  if (out.format == nullptr) {
+    return Error{
+        fmt::format("{}: {} elements; accepted are float16, float32, float64, bfloat16, uint16 (bits of BF16), "
+                    "or unsigned codes with --source-type",
+                    options.input, dtype_name(array.dtype))};
+  }
+  out.remark = holds_codes(array.dtype) ? fmt::format("{}, read as BF16 bits", dtype_name(array.dtype))
+                                        : std::string(dtype_name(array.dtype));
+  if (wanted == nullptr || wanted == out.format) return out;
+  auto converted = convert_array(out.bytes, *out.format, *wanted, {}, {.threads = options.threads});
+  if (!converted) return Error{"--source-type: " + converted.error().message};
+  out.remark += fmt::format(", rounded to {} (RNE, flags {})", wanted->name, flags_text(converted->flags));
+  out.format = wanted;
+  out.converted = std::move(converted->words);
+  out.bytes = out.converted;
+  return out;
+}
+
+Expected<QuantizeOptions> resolve(const Options& options) {
+  QuantizeOptions out;
+  const auto format = look_up("--format", options.format, block_formats, find_block_format);
+  if (!format) return format.error();
+  out.format = *format;
+  const BlockFormat& f = **format;
+  const auto refuse = [&](std::string_view option, std::string_view owner) {
+    return Error{fmt::format("{}: {} has none; it is for {}", option, f.name, owner)};
+  };
+  if (!options.profile.empty()) {
+    if (!f.is_hif4()) return refuse("--profile", "hif4");
+    const auto profile = look_up("--profile", options.profile, hif4_profiles, find_hif4_profile);
+    if (!profile) return profile.error();
+    out.profile = *profile;
+  }
+  if (!options.scale.empty()) {
+    if (!f.is_mx()) return refuse("--scale", "the MX formats");
+    const auto rule = look_up("--scale", options.scale, scale_rules, find_scale_rule);
+    if (!rule) return rule.error();
+    out.scale_rule = *rule;
+  }
+  if (options.tensor_scale && !f.is_nvfp4()) return refuse("--tensor-scale", "nvfp4");
+  out.tensor_scale = options.tensor_scale;
+  const auto rounding = look_up_rounding("--round", options.round);
+  if (!rounding) return rounding.error();
+  if (*rounding && f.is_hif4()) return Error{"--round: the rounding of hif4 belongs to its --profile"};
+  out.rounding = rounding->value_or(Rounding::rne);
+  if (!options.goldens.empty() && !f.is_hif4()) return refuse("--goldens", "hif4");
+  if (options.maxima && options.goldens.empty()) return Error{"--maxima: needs --goldens DIR"};
+  return out;
+}
+
+Expected<std::size_t> resolve_axis(std::int64_t axis, std::span<const uint64> shape) {
+  const auto rank = static_cast<std::int64_t>(shape.size());
+  if (rank == 0) return Error{"--axis: the array is a scalar, which has no axis"};
+  if (axis < -rank || axis >= rank) {
+    return Error{
+        fmt::format("--axis: {} is outside of {}; it goes from {} to {}", axis, shape_text(shape), -rank, rank - 1)};
+  }
+  return static_cast<std::size_t>(axis < 0 ? axis + rank : axis);
+}
+
+/// What chose the bits, by name.
+std::string choices_of(const QuantizedTensor& t) {
+  if (t.profile != nullptr) return fmt::format("profile {}", t.profile->name);
+  std::string text = t.scale_rule != nullptr ? fmt::format("scale rule {}, ", t.scale_rule->name) : std::string();
+  text += fmt::format("elements {}", name_of(t.rounding));
+  if (t.tensor_scale) text += fmt::format(", tensor scale 0x{:08X}", *t.tensor_scale);
+  return text;
+}
+
+std::string report_text(const Options& options, const Source& source, const QuantizedTensor& t,
+                        const ErrorReport& error, double seconds) {
+  Lines lines;
+  lines_of(t.shape, t.axis, lines);
+  const BlockFormat& f = *t.format;
+  const uint64 groups = lines.count * f.groups(lines.length);
+  const uint64 rest = lines.length % f.group;
+  std::string group_text = fmt::format("{} of {} lanes", groups, f.group);
+  if (rest != 0) group_text += fmt::format(", the last of each line {}", rest);
+  const auto bytes = t.codes.size() + t.scales.size();
+  std::string bytes_text = fmt::format("{}: codes {}, scales {}", bytes, t.codes.size(), t.scales.size());
+  if (error.lanes != 0) {
+    bytes_text +=
+        fmt::format("; {:.3f} bits per element", static_cast<double>(bytes) * 8 / static_cast<double>(error.lanes));
+  }
+  TextTable table;
+  table.add({"input",
+             fmt::format("{}  {}  {} ({})", options.input, shape_text(t.shape), source.format->name, source.remark)});
+  table.add({"output", fmt::format("{}  {}, {}, axis {}", options.output, f.name, choices_of(t), t.axis)});
+  table.add({"groups", group_text});
+  table.add({"bytes", bytes_text});
+  table.add({"relative error", fmt::format("max {:.6g}, mean {:.6g} over {} lanes that are not zero",
+                                           error.max_relative_error, error.mean_relative_error, error.non_zero)});
+  table.add(
+      {"absolute error", fmt::format("max {:.6g}, MSE {:.6g}", error.max_absolute_error, error.mean_squared_error)});
+  table.add({"SQNR", fmt::format("{:.3f} dB", error.sqnr)});
+  if (error.non_finite != 0) {
+    table.add({"not finite", fmt::format("{} lanes, in no error above", error.non_finite)});
+  }
+  if (!options.goldens.empty()) table.add({"goldens", options.goldens});
+  table.add({"time", fmt::format("{:.3f} s", seconds)});
+  return table.text();
+}
+
+Json report_json(const Options& options, const Source& source, const QuantizedTensor& t, const ErrorReport& error,
+                 double seconds) {
+  Lines lines;
+  lines_of(t.shape, t.axis, lines);
+  Json json{{"input", options.input}, {"output", options.output}, {"name", options.name}, {"shape", t.shape}};
+  json["source"] = source.format->name;
+  json["source_remark"] = source.remark;
+  json["format"] = t.format->name;
+  if (t.profile != nullptr) json["profile"] = t.profile->name;
+  if (t.scale_rule != nullptr) json["scale_rule"] = t.scale_rule->name;
+  json["rounding"] = name_of(t.rounding);
+  if (t.tensor_scale) json["tensor_scale"] = fmt::format("0x{:08X}", *t.tensor_scale);
+  json["axis"] = t.axis;
+  json["groups"] = lines.count * t.format->groups(lines.length);
+  json["group"] = t.format->group;
+  json["bytes"] = {{"codes", t.codes.size()}, {"scales", t.scales.size()}};
+  json["error"] = {{"lanes", error.lanes},
+                   {"non_zero", error.non_zero},
+                   {"non_finite", error.non_finite},
+                   {"max_relative", number_json(error.max_relative_error)},
+                   {"mean_relative", number_json(error.mean_relative_error)},
+                   {"max_absolute", number_json(error.max_absolute_error)},
+                   {"mse", number_json(error.mean_squared_error)},
+                   {"sqnr_db", number_json(error.sqnr)}};
+  if (!options.goldens.empty()) json["goldens"] = options.goldens;
+  json["seconds"] = seconds;
+  return json;
+}
+
+Expected<Exit> run(Options options, const Console& console) {
+  auto quantize_options = resolve(options);
+  if (!quantize_options) return quantize_options.error();
+  const auto array = read_npy(options.input);
+  if (!array) return array.error();
+  const auto axis = resolve_axis(options.axis, array->shape);
+  if (!axis) return axis.error();
+  auto output = create_output(options.output, {&options.input, 1});
+  if (!output) return output.error();
+  const auto source = read_source(*array, options);
+  if (!source) return source.error();
+
+  const Stopwatch clock;
+  ProgressBar bar("quantize");
+  quantize_options->execution = {.threads = options.threads, .progress = bar.callback()};
+  const auto tensor = quantize(source->bytes, *source->format, array->shape, *axis, *quantize_options);
+  if (!tensor) return tensor.error();
+  const double seconds = clock.seconds();
+  const auto error = measure(source->bytes, *tensor, {.threads = options.threads});
+  if (!error) return error.error();
+
+  if (options.name.empty()) options.name = std::filesystem::path(options.input).stem().string();
+  const PackedTensor packed{options.name, &*tensor};
+  if (auto written = write_packed(*output, {&packed, 1}); !written) return written.error();
+  std::vector<OutputFile> files;
+  files.push_back(std::move(*output));
+  if (!options.goldens.empty()) {
+    auto goldens = options.maxima ? write_goldens(options.goldens, *tensor, source->bytes)
+                                  : write_goldens(options.goldens, *tensor);
+    if (!goldens) return goldens.error();
+    std::move(goldens->begin(), goldens->end(), std::back_inserter(files));
+  }
+  const auto printed = console.json() ? console.print_json(report_json(options, *source, *tensor, *error, seconds))
+                                      : console.print(report_text(options, *source, *tensor, *error, seconds));
+  if (!printed) return printed.error();
+  std::vector<OutputFile*> all;
+  for (OutputFile& file : files) all.push_back(&file);
+  if (auto done = commit_all(all); !done) return done.error();
+  return Exit::success;
+}
+
+}  // namespace
+
+void add_quantize(CLI::App& root, const Console& console, Action& action) {
+  CLI::App& command = *root.add_subcommand("quantize", "Quantise an array to HiF4, an MX format or NVFP4");
+  const auto options = std::make_shared<Options>();
+  command
+      .add_option("INPUT", options->input, "A .npy array: float16, float32, float64, bfloat16, or uint16 as BF16 bits")
+      ->type_name("W.npy")
+      ->required();
+  command.add_option("-o,--output", options->output, "The packed tensor")->type_name("W.safetensors")->required();
+  command.add_option("--format", options->format, "Block format")->type_name(choices(block_formats))->required();
+  command.add_option("--axis", options->axis, "The axis along which groups lie; default: -1, the last")->type_name("N");
+  command.add_option("--profile", options->profile, "Profile of hif4; default: pto")->type_name(choices(hif4_profiles));
+  command.add_option("--scale", options->scale, "Scale rule of the MX formats; default: floor")
+      ->type_name(choices(scale_rules));
+  command.add_option("--round", options->round, "Rounding of the elements of MX and nvfp4; default: RNE")
+      ->type_name(choices(roundings));
+  command.add_flag("--tensor-scale", options->tensor_scale, "nvfp4: with an FP32 scale of the whole tensor");
+  command
+      .add_option("--source-type", options->source_type,
+                  "Round the elements to this float first; of unsigned arrays: what the codes are")
+      ->type_name("TYPE");
+  command.add_option("--name", options->name, "Name of the tensor in the file; default: that of the input file")
+      ->type_name("NAME");
+  command
+      .add_option("--goldens", options->goldens, "hif4: also write golden_fp4.bin and the others into this directory")
+      ->type_name("DIR");
+  command.add_flag("--maxima", options->maxima,
+                   "With --goldens: also golden_max4.bin, golden_max8.bin, golden_max64.bin");
+  add_threads(command, options->threads);
+  add_json(command);
+  add_examples(command,
+               "  bitcube quantize W.npy --format hif4 --axis 0 -o W.safetensors\n"
+               "  bitcube quantize W.npy --format mxfp8-e4m3 --scale rceil -o W.safetensors\n"
+               "  bitcube quantize W.npy --format hif4 --source-type bf16 --goldens out --maxima -o W.safetensors");
+  command.callback([=, &console, &action] { action = [=, &console] { return run(*options, console); }; });
+}
+
+}  // namespace bitcube::cli

@@ -1,0 +1,293 @@
+#include <fmt/format.h>
+
+#include <map>
+#include <tuple>
+
+#include "cli/program.hpp"
+#include "oracle/worked_rows.hpp"
+
+namespace bitcube::test {
+namespace {
+
+namespace rows = bitcube_rows;
+
+/// One conversion of one value.
+Json convert_one(const Arguments& options, const std::string& value) {
+  Arguments arguments{"convert", "--json"};
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  arguments.push_back(value);
+  const Outcome outcome = run(arguments);
+  EXPECT_EQ(outcome.exit, 0) << outcome.err;
+  const Json json = outcome.json();
+  return json.is_array() && json.size() == 1 ? json[0] : Json();
+}
+
+TEST(Convert, Text) {
+  const Outcome outcome = run({"convert", "--to", "e4m3", "1.0625", "-0x1.8p-3", "inf", "448"});
+  EXPECT_TRUE(succeeds(outcome));
+  EXPECT_EQ(outcome.out,
+            "1.0625    -> 0x38  1        NX    (RNE, pto)\n"
+            "-0x1.8p-3 -> 0xA4  -0.1875  -     (RNE, pto)\n"
+            "inf       -> 0x7F  nan      OF NX (RNE, pto)\n"
+            "448       -> 0x7E  448      -     (RNE, pto)\n");
+}
+
+TEST(Convert, JsonFields) {
+  const Json json = convert_one({"--to", "e4m3", "--from", "fp32"}, "0x3F880000");
+  EXPECT_EQ(json["input"], "0x3F880000");
+  EXPECT_EQ(json["bits"], "0x38");
+  EXPECT_EQ(json["value"], 1.0);
+  EXPECT_EQ(json["flags"], Json::parse(R"(["NX"])"));
+  EXPECT_EQ(json["source_value"], 1.0625);
+  EXPECT_EQ(json["rounding"], "RNE");
+  EXPECT_EQ(json["profile"], "pto");
+  EXPECT_EQ(convert_one({"--to", "e5m2"}, "-inf")["value"], "-inf");
+  EXPECT_EQ(convert_one({"--to", "e5m2"}, "nan")["value"], "nan");
+  EXPECT_EQ(convert_one({"--to", "e2m1"}, "-0.1")["value"].dump(), "-0.0");
+  EXPECT_EQ(convert_one({"--to", "e2m1"}, "-0.1")["bits"], "0x8");
+  EXPECT_EQ(convert_one({"--to", "u64"}, "18446744073709551615")["value"].dump(), "18446744073709551615");
+  EXPECT_EQ(convert_one({"--to", "s64"}, "-9223372036854775808")["value"].dump(), "-9223372036854775808");
+}
+
+TEST(Convert, NegativeValuesAreNoOptions) {
+  const std::vector<std::string> values{"-1",   "-1.5", "-.5",  "-0x1.8p-3", "-0x8", "-inf", "-Infinity",
+                                        "-nan", "-0",   "-1e3", "-12",       "1",    "-2"};
+  const auto expect_all = [&](const Arguments& arguments) {
+    const Outcome outcome = run(arguments);
+    EXPECT_TRUE(succeeds(outcome));
+    const Json json = outcome.json();
+    ASSERT_EQ(json.size(), values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(json[i]["input"], values[i]);
+  };
+  const Arguments options{"--to", "fp32", "--json"};
+  Arguments before{"convert"};
+  before.insert(before.end(), options.begin(), options.end());
+  before.insert(before.end(), values.begin(), values.end());
+  expect_all(before);
+  Arguments after{"convert"};
+  after.insert(after.end(), values.begin(), values.end());
+  after.insert(after.end(), options.begin(), options.end());
+  expect_all(after);
+  Arguments between{"convert", "--to", "fp32"};
+  between.insert(between.end(), values.begin(), values.end());
+  between.push_back("--json");
+  expect_all(between);
+  Arguments marked{"convert", "--to", "fp32", "--json", "--"};
+  marked.insert(marked.end(), values.begin(), values.end());
+  expect_all(marked);
+}
+
+TEST(Convert, DefaultRounding) {
+  EXPECT_EQ(convert_one({"--to", "s8"}, "-2.5")["bits"], "0xFE");
+  EXPECT_EQ(convert_one({"--to", "s8"}, "1.75")["rounding"], "RTZ");
+  EXPECT_EQ(convert_one({"--to", "s8", "--from", "fp16"}, "1.75")["rounding"], "RTZ");
+  EXPECT_EQ(convert_one({"--to", "u8", "--from", "s16"}, "-300")["rounding"], "RNE");
+  EXPECT_EQ(convert_one({"--to", "e8m0"}, "3")["rounding"], "RNE");
+}
+
+TEST(Convert, RealsAreRoundedOnce) {
+  // Just above the tie between 1 and 1 + 2^-10, by less than FP64 can tell.
+  EXPECT_EQ(convert_one({"--to", "fp16"}, "1.00048828125")["bits"], "0x3C00");
+  EXPECT_EQ(convert_one({"--to", "fp16"}, "1.000488281250000000000000000000000000000000000000000000000001")["bits"],
+            "0x3C01");
+}
+
+TEST(Convert, SourcesByValue) {
+  EXPECT_EQ(convert_one({"--to", "fp32", "--from", "e4m3"}, "448")["source_bits"], "0x7E");
+  EXPECT_EQ(convert_one({"--to", "fp32", "--from", "e5m2"}, "-inf")["source_bits"], "0xFC");
+  EXPECT_EQ(convert_one({"--to", "fp32", "--from", "fp16"}, "snan")["flags"], Json::parse(R"(["NV"])"));
+  EXPECT_EQ(convert_one({"--to", "fp32", "--from", "hif8"}, "nan")["source_bits"], "0x80");
+  EXPECT_EQ(convert_one({"--to", "fp16", "--from", "s8"}, "-5")["source_bits"], "0xFB");
+  EXPECT_EQ(convert_one({"--to", "bf16", "--from", "rcpe6m2"}, "0.5")["source_bits"], "0xC4");
+  EXPECT_EQ(convert_one({"--to", "fp32", "--from", "e3m2"}, "0x40")["flags"], Json::parse(R"(["NV"])"));
+  const std::string hint = "give its bits as 0x..., or leave --from out";
+  EXPECT_TRUE(refuses({"convert", "--to", "fp32", "--from", "fp16", "0.1"}, "0.1: not a value of FP16; " + hint));
+  EXPECT_TRUE(refuses({"convert", "--to", "fp32", "--from", "e4m3", "inf"}, hint));
+  EXPECT_TRUE(refuses({"convert", "--to", "fp32", "--from", "e4m3", "snan"}, hint));
+  EXPECT_TRUE(refuses({"convert", "--to", "fp32", "--from", "hif8", "-0"}, hint));
+  EXPECT_TRUE(refuses({"convert", "--to", "fp32", "--from", "u8", "-1"}, hint));
+  EXPECT_TRUE(refuses({"convert", "--to", "fp32", "--from", "e8m0", "0"}, hint));
+  EXPECT_TRUE(refuses({"convert", "--to", "fp32", "--from", "s4", "8"}, hint));
+}
+
+TEST(Convert, BitPatterns) {
+  EXPECT_TRUE(refuses({"convert", "--to", "fp32", "--from", "fp16", "0x10000"}, "0x10000: FP16 has 16 bits"));
+  EXPECT_TRUE(refuses({"convert", "--to", "fp32", "--from", "e2m1", "0x17"}, "E2M1X2 has 4 bits in a lane"));
+  EXPECT_TRUE(refuses({"convert", "--to", "fp32", "--from", "fp16", "-0x3C00"}, "a bit pattern of FP16 has no sign"));
+  EXPECT_TRUE(refuses({"convert", "--to", "fp32", "--from", "fp16", "0x3G00"}, "hexadecimal digits"));
+  EXPECT_TRUE(refuses({"convert", "--to", "fp32", "--from", "fp16", "0x"}, "hexadecimal digits"));
+  EXPECT_TRUE(refuses({"convert", "--to", "fp32", "--from", "fp64", "0x10000000000000000"}, "more than 64 bits"));
+  // A point or an exponent makes it a number.
+  EXPECT_EQ(convert_one({"--to", "fp32", "--from", "fp16"}, "0x1.8p0")["source_bits"], "0x3E00");
+}
+
+TEST(Convert, Hif4IsNoTcvtPair) {
+  for (const Arguments& arguments : {Arguments{"convert", "--to", "hif4", "0.3", "--json"},
+                                     Arguments{"convert", "--from", "hif4", "--to", "fp32", "0x1", "--json"}}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.exit, 0);
+    EXPECT_NE(Json::parse(outcome.err).at("note").get<std::string>().find("no TCVT pair"), std::string::npos);
+    EXPECT_NE(outcome.json()[0]["note"].get<std::string>().find("E1M2X2"), std::string::npos);
+    EXPECT_EQ(outcome.json()[0]["value"], 0.25);
+  }
+  EXPECT_NE(run({"convert", "--to", "HIF4X2", "1"}).err.find("bitcube: note: "), std::string::npos);
+  EXPECT_TRUE(refuses({"convert", "--from", "hif4", "--to", "e4m3", "0x1"}, "it converts to FP32, FP16, BF16"));
+}
+
+TEST(Convert, Refuses) {
+  EXPECT_TRUE(refuses({"convert", "--to", "e4m4", "1"}, "--to: unknown name 'e4m4'; did you mean E4M3?"));
+  EXPECT_TRUE(refuses({"convert", "--to", "e4m3", "--from", "fp33", "1"}, "--from: unknown name 'fp33'"));
+  EXPECT_TRUE(refuses({"convert", "--to", "e4m3", "--profile", "otp", "1"}, "choose from pto, asl, ocp"));
+  EXPECT_TRUE(refuses({"convert", "--to", "e4m3", "--round", "up", "1"}, "RNE, RTZ, RTM, RTP, RNA, RTO, RHB"));
+  EXPECT_TRUE(refuses({"convert", "--to", "rcpe6m2", "1"}, "a real does not convert to RCPE6M2"));
+  EXPECT_TRUE(refuses({"convert", "--to", "e4m3", "--from", "e8m0", "0x7F"}, "it converts to FP32, FP16, BF16"));
+  EXPECT_TRUE(refuses({"convert", "--to", "e6m2", "--from", "fp32", "1"}, "FP32 does not convert to E6M2"));
+  EXPECT_TRUE(refuses({"convert", "--to", "e6m2", "--round", "rtz", "1"}, "take only RNE and RNA, not RTZ"));
+  EXPECT_TRUE(refuses({"convert", "--to", "bf16", "--from", "e6m2", "--round", "rhb", "0xC0"}, "not RHB"));
+  EXPECT_TRUE(refuses({"convert", "--to", "e4m3", "1", "one"}, "'one': no digits"));
+  EXPECT_TRUE(refuses({"convert", "--to", "e4m3", ""}, "no digits"));
+  EXPECT_TRUE(refuses({"convert", "--to", "e4m3", "-1x"}, "unexpected characters"));
+}
+
+TEST(Convert, StandardInput) {
+  const Outcome outcome =
+      run({"convert", "--to", "e4m3", "--json", "2", "-", "-3"}, {.input = "1\n\n -inf \r\n0x1p-3"});
+  EXPECT_TRUE(succeeds(outcome));
+  std::vector<std::string> inputs;
+  for (const Json& row : outcome.json()) inputs.push_back(row["input"]);
+  EXPECT_EQ(inputs, (std::vector<std::string>{"2", "1", "-inf", "0x1p-3", "-3"}));
+  EXPECT_TRUE(refuses({"convert", "--to", "e4m3", "-"}, "standard input: 'x': no digits", {.input = "1\nx\n"}));
+}
+
+/// Worked rows, collected by the options that they need, so that few processes are started.
+class Batches {
+ public:
+  void add(const Arguments& options, const std::string& value, rows::Out expected, const std::string& what) {
+    batches_[options].push_back({value, expected, what});
+  }
+
+  void check() const {
+    for (const auto& [options, cases] : batches_) {
+      Arguments arguments{"convert", "--json"};
+      arguments.insert(arguments.end(), options.begin(), options.end());
+      for (const Case& c : cases) arguments.push_back(c.value);
+      const Outcome outcome = run(arguments);
+      ASSERT_EQ(outcome.exit, 0) << outcome.err;
+      const Json json = outcome.json();
+      ASSERT_EQ(json.size(), cases.size());
+      for (std::size_t i = 0; i < cases.size(); ++i) {
+        const auto bits = json[i]["bits"].get<std::string>();
+        const auto digits = static_cast<int>(bits.size()) - 2;
+        EXPECT_EQ(bits, fmt::format("0x{:0{}X}", cases[i].expected.bits, digits)) << cases[i].what;
+        std::uint32_t flags = 0;
+        for (const Json& name : json[i]["flags"]) flags |= bit_of(name);
+        EXPECT_EQ(flags, cases[i].expected.flags) << cases[i].what;
+      }
+    }
+  }
+
+  std::size_t size() const {
+    std::size_t count = 0;
+    for (const auto& [options, cases] : batches_) count += cases.size();
+    return count;
+  }
+
+ private:
+  struct Case {
+    std::string value;
+    rows::Out expected;
+    std::string what;
+  };
+
+  static std::uint32_t bit_of(const std::string& flag) {
+    const std::map<std::string, std::uint32_t> bits{{"NV", 1}, {"DZ", 2}, {"OF", 4}, {"UF", 8}, {"NX", 16}};
+    return bits.at(flag);
+  }
+
+  std::map<Arguments, std::vector<Case>> batches_;
+};
+
+constexpr const char* mode_names[8] = {"", "rne", "rtz", "rtm", "rtp", "rna", "rto", "rhb"};
+
+Arguments options_of(const std::string& from, const std::string& to, rows::Mode mode, bool sat,
+                     const std::string& profile = "pto") {
+  Arguments options{"--from", from, "--to", to, "--profile", profile};
+  if (mode != rows::kNone) options.insert(options.end(), {"--round", mode_names[mode]});
+  if (sat) options.push_back("--sat");
+  return options;
+}
+
+/// Exact text of a row's real. The denominators are 1 and 5.
+std::string text_of(const rows::Real& x) {
+  if (x.denominator == 1) {
+    const bool negative = x.numerator < 0;
+    const auto word = static_cast<std::uint64_t>(x.numerator);
+    return fmt::format("{}0x{:x}p{}", negative ? "-" : "", negative ? ~word + 1 : word, x.exponent);
+  }
+  EXPECT_EQ(x.denominator, 5);
+  EXPECT_LT(x.exponent, 0);
+  std::int64_t digits = x.numerator;  // n / 5 * 2^-e = n * 5^(e - 1) / 10^e
+  for (int i = 1; i < -x.exponent; ++i) digits *= 5;
+  return fmt::format("{}e{}", digits, x.exponent);
+}
+
+TEST(ConvertWorkedRows, RealsByNumerics6And75) {
+  Batches batches;
+  for (const rows::EncodeRow& row : rows::kEncode) {
+    const std::string what = fmt::format("{} {} {}", row.section, row.type, row.label);
+    for (std::size_t i = 0; i < 7; ++i) {
+      batches.add(options_of("real", row.type, rows::kColumns[i], false, row.profile), text_of(row.x), row.out[i],
+                  what);
+    }
+    batches.add(options_of("real", row.type, rows::kRne, true, row.profile), text_of(row.x), row.rne_sat, what);
+  }
+  for (const rows::E6m2Row& row : rows::kE6m2Reals) {
+    batches.add(options_of("real", "e6m2", rows::kRne, false), text_of(row.x), row.out, "7.6");
+    batches.add(options_of("real", "e6m2", rows::kRna, false), text_of(row.x), row.out, "7.6");
+  }
+  EXPECT_GT(batches.size(), 1000U);
+  batches.check();
+}
+
+TEST(ConvertWorkedRows, IntegersByNumerics22) {
+  for (std::size_t i = 0; i < 7; ++i) {
+    Arguments arguments{"convert", "--json", "--to", "s8", "--round", mode_names[rows::kColumns[i]]};
+    for (const rows::IntegerRoundingRow& row : rows::kIntegerRounding) arguments.push_back(text_of(row.x));
+    const Json json = run(arguments).json();
+    ASSERT_EQ(json.size(), std::size(rows::kIntegerRounding));
+    for (std::size_t r = 0; r < json.size(); ++r) EXPECT_EQ(json[r]["value"], rows::kIntegerRounding[r].value[i]);
+  }
+}
+
+TEST(ConvertWorkedRows, TininessByNumerics62) {
+  Batches batches;
+  for (const rows::TininessRow& row : rows::kTininess) {
+    const std::string source = fmt::format("0x{:08X}", row.source);
+    batches.add(options_of("fp32", "fp16", row.rounding, false, "pto"), source, {row.result, row.after}, "6.2 pto");
+    batches.add(options_of("fp32", "fp16", row.rounding, false, "asl"), source, {row.result, row.pre}, "6.2 asl");
+  }
+  batches.check();
+}
+
+TEST(ConvertWorkedRows, TcvtByNumerics7) {
+  Batches batches;
+  const auto word = [](std::uint64_t source) { return fmt::format("0x{:X}", source); };
+  for (const rows::TcvtRow& row : rows::kTcvtE8m0) {
+    const std::string what = fmt::format("{} {} {:X}", row.section, row.source_type, row.source);
+    for (std::size_t i = 0; i < 7; ++i) {
+      batches.add(options_of(row.source_type, row.destination_type, rows::kColumns[i], false), word(row.source),
+                  row.out[i], what);
+    }
+    batches.add(options_of(row.source_type, row.destination_type, rows::kRne, true), word(row.source), row.rne_sat,
+                what);
+  }
+  for (const rows::TcvtCase& row : rows::kTcvtCases) {
+    batches.add(options_of(row.source_type, row.destination_type, row.rounding, row.sat != 0), word(row.source),
+                row.out, fmt::format("{} {} {:X}", row.section, row.source_type, row.source));
+  }
+  EXPECT_GT(batches.size(), 500U);
+  batches.check();
+}
+
+}  // namespace
+}  // namespace bitcube::test

@@ -1,0 +1,69 @@
+// What holds for every command: help, version, bad usage, exit codes, standard output that fails.
+#include <sys/stat.h>
+
+#include "bitcube/version.hpp"
+#include "cli/program.hpp"
+
+namespace bitcube::test {
+namespace {
+
+const std::vector<std::string> commands{"formats", "convert", "quantize", "dequantize", "matmul", "demo"};
+
+TEST(Usage, HelpAndVersion) {
+  const Outcome version_line = run({"--version"});
+  EXPECT_TRUE(succeeds(version_line));
+  EXPECT_EQ(version_line.out, "bitcube " + std::string(version) + "\n");
+  const Outcome help = run({"--help"});
+  EXPECT_TRUE(succeeds(help));
+  for (const std::string& command : commands) {
+    EXPECT_NE(help.out.find("\n  " + command), std::string::npos) << command;
+    const Outcome own = run({command, "--help"});
+    EXPECT_TRUE(succeeds(own));
+    EXPECT_NE(own.out.find("Examples:\n  bitcube "), std::string::npos) << command;
+    EXPECT_NE(own.out.find("--json"), std::string::npos) << command;
+  }
+}
+
+TEST(Usage, BadUsage) {
+  EXPECT_TRUE(refuses({}, "no command; choose from formats, convert"));
+  EXPECT_TRUE(refuses({"convrt"}, "unknown name 'convrt'; did you mean convert?"));
+  EXPECT_TRUE(refuses({"--verbose"}, "unexpected argument '--verbose'"));
+  EXPECT_TRUE(refuses({"formats", "e4m3", "e5m2"}, "unexpected argument 'e5m2'"));
+  EXPECT_TRUE(refuses({"convert", "--ruond", "rne", "--to", "e4m3", "1"}, "did you mean --round?"));
+  EXPECT_TRUE(refuses({"convert", "--ot", "e4m3", "1"}, "unexpected argument '--ot'"));
+  EXPECT_TRUE(refuses({"convert", "1"}, "--to is required"));
+  EXPECT_TRUE(refuses({"convert", "--to"}, "--to"));
+  EXPECT_TRUE(refuses({"convert", "--to", "e4m3"}, "VALUE is required"));
+  EXPECT_TRUE(refuses({"demo", "--threads", "-1"}, "--threads"));
+  EXPECT_TRUE(refuses({"demo", "--threads", "two"}, "--threads"));
+}
+
+TEST(Usage, ErrorsAsJson) {
+  const Outcome unknown = run({"convert", "--to", "e4m4", "1", "--json"});
+  EXPECT_EQ(unknown.exit, 2);
+  EXPECT_EQ(unknown.out, "");
+  EXPECT_NE(Json::parse(unknown.err).at("error").get<std::string>().find("did you mean E4M3?"), std::string::npos);
+  const Outcome usage = run({"convert", "--json"});
+  EXPECT_EQ(usage.exit, 2);
+  EXPECT_TRUE(Json::parse(usage.err).contains("error"));
+}
+
+TEST(Usage, StandardOutputThatFails) {
+  struct stat status {};
+  ASSERT_TRUE(::stat("/dev/full", &status) == 0 && S_ISCHR(status.st_mode)) << "/dev/full is no device";
+  for (const Arguments& arguments :
+       {Arguments{"formats"}, Arguments{"--help"}, Arguments{"--version"}, Arguments{"convert", "--to", "e4m3", "1"}}) {
+    EXPECT_TRUE(refuses(arguments, "standard output: No space left on device", {.output_path = "/dev/full"}));
+    EXPECT_TRUE(refuses(arguments, "standard output: Bad file descriptor", {.close_output = true}));
+  }
+}
+
+TEST(Usage, LocaleDecidesNothing) {
+  const Arguments arguments{"convert", "--to", "fp16", "1234.5", "0.1"};
+  const Outcome plain = run(arguments);
+  EXPECT_TRUE(succeeds(plain));
+  EXPECT_EQ(run(arguments, {.environment = "LC_ALL=de_DE.UTF-8"}).out, plain.out);
+}
+
+}  // namespace
+}  // namespace bitcube::test
