@@ -14,7 +14,7 @@ test: bootstrap $(BUILD)/build.ninja
 	@cmake --build $(BUILD) -j $(JOBS)
 	@ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure $(CTEST_FLAGS)
 
-# All 2^32 FP32 encodings into the short formats; an hour or more.
+# All 2^32 FP32 encodings into the short formats; an hour or two.
 test-exhaustive: bootstrap $(BUILD)/build.ninja
 	@cmake --build $(BUILD) -j $(JOBS) --target fp32_sources
 	@$(BUILD)/tests/fp32_sources
@@ -45,7 +45,7 @@ clean:
 help:
 	@echo 'make demo       install what is missing, build, run the digits demo'
 	@echo 'make test       install what is missing, build, run every test'
-	@echo 'make test-exhaustive  all 2^32 FP32 encodings, an hour or more'
+	@echo 'make test-exhaustive  all 2^32 FP32 encodings, an hour or two'
 	@echo 'make            build build/bitcube'
 	@echo 'make check PRESET=dev|tsan|clang   the test suite in that build'
 	@echo 'make format | tidy | clean'

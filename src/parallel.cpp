@@ -1,7 +1,9 @@
 #include "bitcube/parallel.hpp"
 
+#include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
+#include <algorithm>
 #include <atomic>
 
 namespace bitcube {
@@ -13,7 +15,13 @@ void parallel_for(std::size_t count, const Execution& execution, const std::func
     const std::size_t finished = done.fetch_add(1, std::memory_order_relaxed) + 1;
     if (execution.progress) execution.progress(finished, count);
   };
-  const int threads = execution.threads == 0 ? tbb::task_arena::automatic : static_cast<int>(execution.threads);
+  // More threads than cores gain nothing, and oneTBB would say so on standard error.
+  const auto cores = static_cast<unsigned>(tbb::info::default_concurrency());
+  const int threads = static_cast<int>(execution.threads == 0 ? cores : std::min(execution.threads, cores));
+  if (threads == 1 || count == 1) {
+    for (std::size_t i = 0; i < count; ++i) step(i);
+    return;
+  }
   tbb::task_arena arena(threads);
   arena.execute([&] { tbb::parallel_for(std::size_t{0}, count, step, tbb::simple_partitioner()); });
 }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <algorithm>
 
+#include "guarded.hpp"
+
 namespace bitcube {
 
 namespace {
@@ -143,7 +145,11 @@ Expected<ProductKind> product_kind(const Operand& a, const Operand& b) {
   return ProductKind{accumulator, false, 16};
 }
 
-Expected<Accumulators> matmul(const Operand& a, const Operand& b, const MatmulOptions& options) {
+namespace {
+
+Expected<Accumulators> multiply(const Operand& a, const Operand& b, const MatmulOptions& options) {
+  if (options.profile == nullptr) return Error{"no accumulation profile was given"};
+  if (a.format == nullptr || b.format == nullptr) return Error{"an operand has no format"};
   if (a.k != b.k) return Error{fmt::format("B: {} rows, but A has K = {}", b.k, a.k)};
   if (a.k == 0 || a.lines == 0 || b.lines == 0) {
     return Error{fmt::format("M = {}, N = {}, K = {}: every dimension must be at least 1", a.lines, b.lines, a.k)};
@@ -154,6 +160,10 @@ Expected<Accumulators> matmul(const Operand& a, const Operand& b, const MatmulOp
   std::size_t elements = 0;
   if (__builtin_mul_overflow(a.lines, b.lines, &elements) || elements > SIZE_MAX / 16) {
     return Error{fmt::format("M = {}, N = {}: the result has too many elements for this machine", a.lines, b.lines)};
+  }
+  std::size_t lane_bytes = 0;  // of one tile of lines, the workspace of a thread
+  if (__builtin_mul_overflow(a.k, std::size_t{128} * sizeof(uint64), &lane_bytes)) {
+    return Error{fmt::format("K = {}: too many lanes for this machine", a.k)};
   }
   if (options.c && options.c->size() != elements) {
     return Error{fmt::format("C: {} elements, but the result is {} x {}", options.c->size(), a.lines, b.lines)};
@@ -188,6 +198,12 @@ Expected<Accumulators> matmul(const Operand& a, const Operand& b, const MatmulOp
   };
   for_each_tile<Term>(a, b, out, options.execution, load_terms, element);
   return out;
+}
+
+}  // namespace
+
+Expected<Accumulators> matmul(const Operand& a, const Operand& b, const MatmulOptions& options) {
+  return guarded("matmul", [&] { return multiply(a, b, options); });
 }
 
 }  // namespace bitcube

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "guarded.hpp"
+
 namespace bitcube {
 
 namespace {
@@ -31,6 +33,8 @@ std::string place(std::size_t column, bool per_column) {
 
 Expected<void> check_postprocess(const Format& accumulator, std::size_t rows, std::size_t cols,
                                  const PostprocessOptions& options) {
+  if (options.mode == nullptr || options.profile == nullptr) return Error{"no PreQuant mode or no profile was given"};
+  if (rows == 0 || cols == 0) return Error{fmt::format("{} x {}: every dimension must be at least 1", rows, cols)};
   const PreQuantMode& mode = *options.mode;
   if (mode.accumulator != DataType::none && mode.accumulator != accumulator.type) {
     return fault("F3", fmt::format("{} takes {} accumulators, but these are {}", mode.name,
@@ -91,7 +95,15 @@ Expected<void> check_postprocess(const Format& accumulator, std::size_t rows, st
   return {};
 }
 
-Expected<Postprocessed> postprocess(const Accumulators& accumulators, const PostprocessOptions& options) {
+namespace {
+
+Expected<Postprocessed> run_postprocess(const Accumulators& accumulators, const PostprocessOptions& options) {
+  std::size_t elements = 0;
+  if (accumulators.format == nullptr || __builtin_mul_overflow(accumulators.rows, accumulators.cols, &elements) ||
+      accumulators.words.size() != elements) {
+    return Error{fmt::format("accumulators: {} words of {} x {}", accumulators.words.size(), accumulators.rows,
+                             accumulators.cols)};
+  }
   const Format& accumulator = *accumulators.format;
   const std::size_t rows = accumulators.rows;
   const std::size_t cols = accumulators.cols;
@@ -160,6 +172,25 @@ Expected<Postprocessed> postprocess(const Accumulators& accumulators, const Post
   });
   out.flags = static_cast<Flags>(all_flags.load());
   return out;
+}
+
+}  // namespace
+
+Expected<Postprocessed> postprocess(const Accumulators& accumulators, const PostprocessOptions& options) {
+  return guarded("postprocess", [&] { return run_postprocess(accumulators, options); });
+}
+
+std::vector<std::uint8_t> packed_rows(const Postprocessed& d) {
+  const std::size_t row_bytes = (d.cols + 1) / 2;
+  std::vector<std::uint8_t> packed(d.rows * row_bytes);
+  for (std::size_t r = 0; r < d.rows; ++r) {
+    for (std::size_t c = 0; c < d.cols; ++c) {
+      const unsigned lane = d.d[r * d.cols + c] & 0xFU;
+      std::uint8_t& byte = packed[r * row_bytes + c / 2];
+      byte = static_cast<std::uint8_t>(byte | lane << (4 * (c % 2)));
+    }
+  }
+  return packed;
 }
 
 }  // namespace bitcube

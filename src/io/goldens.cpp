@@ -145,6 +145,12 @@ Expected<void> commit(Expected<std::vector<OutputFile>> files) {
 
 }  // namespace
 
+std::vector<std::filesystem::path> golden_paths(const std::filesystem::path& directory, bool maxima) {
+  std::vector<std::filesystem::path> paths;
+  for (std::size_t i = 0; i < (maxima ? kNames.size() : kWithoutMaxima); ++i) paths.push_back(directory / kNames[i]);
+  return paths;
+}
+
 Expected<std::vector<OutputFile>> write_goldens(const std::filesystem::path& directory, const QuantizedTensor& tensor) {
   return write(directory, tensor, nullptr);
 }

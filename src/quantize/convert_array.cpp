@@ -8,6 +8,8 @@
 
 #include "bitcube/quantize/lines.hpp"
 
+#include "guarded.hpp"
+
 namespace bitcube {
 
 Expected<ConvertedArray> convert_array(std::span<const std::byte> words, const Format& from, const Format& to,
@@ -25,25 +27,23 @@ Expected<ConvertedArray> convert_array(std::span<const std::byte> words, const F
     return Error{fmt::format("{} bytes are no array of {}, which takes {} bytes", words.size(), from.name, from_bytes)};
   }
   const std::size_t count = words.size() / from_bytes;
-  ConvertedArray out;
-  try {
+  return guarded("convert", [&]() -> Expected<ConvertedArray> {
+    ConvertedArray out;
     out.words.resize(count * to_bytes);
-  } catch (const std::bad_alloc&) {
-    return Error{fmt::format("{} elements of {}: no memory", count, to.name)};
-  }
-  std::atomic<std::uint8_t> flags{0};
-  constexpr std::size_t part = std::size_t{1} << 14;
-  parallel_for((count + part - 1) / part, execution, [&](std::size_t index) {
-    Flags here = Flags::none;
-    for (std::size_t i = index * part; i < std::min(count, (index + 1) * part); ++i) {
-      const Encoded e = convert(from, to, load_word(words.data() + i * from_bytes, from_bytes), control);
-      here |= e.flags;
-      store_word(out.words.data() + i * to_bytes, to_bytes, e.bits);
-    }
-    flags.fetch_or(static_cast<std::uint8_t>(here), std::memory_order_relaxed);
+    std::atomic<std::uint8_t> flags{0};
+    constexpr std::size_t part = std::size_t{1} << 14;
+    parallel_for((count + part - 1) / part, execution, [&](std::size_t index) {
+      Flags here = Flags::none;
+      for (std::size_t i = index * part; i < std::min(count, (index + 1) * part); ++i) {
+        const Encoded e = convert(from, to, load_word(words.data() + i * from_bytes, from_bytes), control);
+        here |= e.flags;
+        store_word(out.words.data() + i * to_bytes, to_bytes, e.bits);
+      }
+      flags.fetch_or(static_cast<std::uint8_t>(here), std::memory_order_relaxed);
+    });
+    out.flags = static_cast<Flags>(flags.load());
+    return out;
   });
-  out.flags = static_cast<Flags>(flags.load());
-  return out;
 }
 
 }  // namespace bitcube

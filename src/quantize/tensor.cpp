@@ -11,27 +11,14 @@
 #include <stdexcept>
 #include <string>
 
+#include "guarded.hpp"
+
 namespace bitcube {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "words are loaded as they lie in memory");
 
 constexpr uint64 kBlock = 512;  // groups that one thread takes at a time; their statistics are summed together
-
-/// The result of work(), or why there was none: no exception of the libraries below crosses the API.
-template <typename Work>
-auto guarded(std::string_view what, uint64 bytes, const Work& work) -> decltype(work()) {
-  const Error no_memory{fmt::format("{}: no memory for {} bytes", what, bytes)};
-  try {
-    return work();
-  } catch (const std::bad_alloc&) {
-    return no_memory;
-  } catch (const std::length_error&) {
-    return no_memory;
-  } catch (const std::exception& failure) {
-    return Error{fmt::format("{}: {}", what, failure.what())};
-  }
-}
 
 uint64 blocks_of(uint64 groups) noexcept {
   return groups / kBlock + (groups % kBlock != 0 ? 1 : 0);
@@ -350,7 +337,7 @@ Expected<QuantizedTensor> quantize(std::span<const std::byte> bytes, const Forma
     for_each_block(groups, execution, [&](uint64, uint64 begin, uint64 end) { quantizer.quantize_groups(begin, end); });
     return out;
   };
-  return guarded("quantise", geometry->code_bytes + geometry->scale_bytes, work);
+  return guarded("quantise", work);
 }
 
 Expected<Dequantized> dequantize(const QuantizedTensor& tensor, const Format& destination, Rounding rounding,
@@ -392,7 +379,7 @@ Expected<Dequantized> dequantize(const QuantizedTensor& tensor, const Format& de
     out.flags = static_cast<Flags>(flags.load());
     return out;
   };
-  return guarded("dequantise", size, work);
+  return guarded("dequantise", work);
 }
 
 Expected<ErrorReport> measure(std::span<const std::byte> original, const QuantizedTensor& tensor,
@@ -428,9 +415,13 @@ Expected<ErrorReport> measure(std::span<const std::byte> original, const Quantiz
     if (finite > 0) report.mean_squared_error = total.noise / static_cast<double>(finite);
     report.sqnr =
         total.noise == 0 ? std::numeric_limits<double>::infinity() : 10.0 * std::log10(total.signal / total.noise);
+    // Nothing was measured, or the sums left the range of a double: no figure is better than a wrong one.
+    if (report.lanes == report.non_finite || !std::isfinite(total.signal) || !std::isfinite(total.noise)) {
+      report.sqnr = std::numeric_limits<double>::quiet_NaN();
+    }
     return report;
   };
-  return guarded("measure", blocks_of(g->groups) * sizeof(Sums), work);
+  return guarded("measure", work);
 }
 
 }  // namespace bitcube

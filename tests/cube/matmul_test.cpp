@@ -120,6 +120,21 @@ TEST(Matmul, Refusals) {
             "C: 3 elements, but the result is 1 x 1");
 }
 
+// Too large for any machine, and wrong in ways that a program can be: an error value, no exception.
+TEST(Matmul, NothingIsThrown) {
+  const std::uint8_t byte = 0;
+  const auto huge = [&](std::size_t lines, std::size_t k) {
+    return Operand{.format = &e4m3, .lines = lines, .k = k, .lanes = {&byte, 8, 0, 0}, .scales = {}};
+  };
+  const std::size_t large = std::size_t{1} << 40;
+  EXPECT_FALSE(matmul(huge(large, 1), huge(large, 1), {}));
+  EXPECT_FALSE(matmul(huge(1, std::size_t{1} << 59), huge(1, std::size_t{1} << 59), {}));
+  MatmulOptions options;
+  options.profile = nullptr;
+  EXPECT_FALSE(matmul(huge(1, 1), huge(1, 1), options));
+  EXPECT_FALSE(matmul(Operand{}, huge(1, 1), {}));
+}
+
 // Which pairs have a product, and with which accumulator: numerics 9.2 for all pairs, with and without scales.
 TEST(Matmul, TypePairs) {
   const std::vector<std::string> mx{"FP16", "BF16", "E4M3", "E5M2", "E2M1X2", "E1M2X2", "HiF4X2"};

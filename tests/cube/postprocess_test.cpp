@@ -243,6 +243,25 @@ TEST(PostprocessMatrix, FlagsOfAllElementsAreCollected) {
   EXPECT_EQ(result->d, expected);
 }
 
+// A bad argument is an error value, whatever it is.
+TEST(PostprocessMatrix, InconsistentArguments) {
+  PostprocessOptions o;
+  EXPECT_FALSE(postprocess(Accumulators{&fp32, 2, 3, std::vector<std::uint32_t>(5)}, o));
+  EXPECT_FALSE(postprocess(Accumulators{&fp32, std::size_t{1} << 40, std::size_t{1} << 40, {}}, o));
+  EXPECT_FALSE(postprocess(Accumulators{nullptr, 0, 0, {}}, o));
+  EXPECT_FALSE(postprocess(Accumulators{&fp32, 0, 3, {}}, o));
+  o.mode = nullptr;
+  EXPECT_FALSE(postprocess(Accumulators{&fp32, 1, 1, {0}}, o));
+}
+
+TEST(PostprocessMatrix, PackedRows) {
+  Postprocessed d;
+  d.rows = 2;
+  d.cols = 3;
+  d.d = {0x3, 0xB, 0x7, 0x7, 0x8, 0x0};
+  EXPECT_EQ(packed_rows(d), (std::vector<std::uint8_t>{0xB3, 0x07, 0x87, 0x00}));
+}
+
 TEST(PostprocessMatrix, S4LanesSitInTheLowNibble) {
   const std::uint32_t words[] = {0xFFFFFFFF, 3};
   const std::vector<uint64> one{0x3F800000};

@@ -1,5 +1,5 @@
 // All 2^32 FP32 encodings into short destinations, in all modes with Sat 0 and 1, against the oracle. Not part of `make
-// test`: `make test-exhaustive` runs it, in an hour or so on two cores.
+// test`: `make test-exhaustive` runs it, in an hour or two on two cores.
 //
 // The library converts every single word. The oracle is asked at the ends of a range of words: if all fourteen results
 // agree at both ends, they are the same for every word between, because every rule of numerics 6 and 7 is monotone in

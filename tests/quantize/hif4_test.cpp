@@ -54,8 +54,7 @@ TEST(Hif4Profile, TableAndNames) {
   EXPECT_EQ(find_hif4_profile("pto-a7"), nullptr);
 }
 
-// ---- Worked examples of numerics 10.3
-// --------------------------------------------------------------------------------
+// ---- Worked examples of numerics 10.3 ---------------------------------------------------------------------
 
 Words worked_group() {
   Words words{0x40E0, 0xC060, 0x3F80, 0x3E9A, 0x4020, 0xBF00, 0x3E80, 0x8000,
@@ -121,8 +120,7 @@ TEST(Hif4Group, UniformGroups) {
   }
 }
 
-// ---- Special groups
-// --------------------------------------------------------------------------------------------------
+// ---- Special groups ---------------------------------------------------------------------------------------
 
 TEST(Hif4Group, ZerosKeepTheirSign) {
   for (const Hif4Profile& profile : hif4_profiles) {
@@ -202,8 +200,7 @@ TEST(Hif4Group, BothEndsOfTheScale) {
   EXPECT_EQ(quantize_hif4_group(bf16, Words{0x40FC}, profile_named("bench")).e6m2, 0xC1);
 }
 
-// ---- FP32 sources
-// ----------------------------------------------------------------------------------------------------
+// ---- FP32 sources -----------------------------------------------------------------------------------------
 
 TEST(Hif4Group, Fp32IsNotRoundedBeforeItIsUsed) {
   // A lane a little below 0.375, the tie of codes 1 and 2 under scale 1, which BF16 cannot tell from it.
@@ -307,8 +304,7 @@ RC_GTEST_PROP(Hif4Group, Fp32AgreesWithBf16OnItsValues, ()) {
   }
 }
 
-// ---- Short groups
-// ----------------------------------------------------------------------------------------------------
+// ---- Short groups -----------------------------------------------------------------------------------------
 
 RC_GTEST_PROP(Hif4Group, MissingLanesCountAsPlusZero, ()) {
   const auto count = *rc::gen::inRange<std::size_t>(1, 65);
@@ -324,8 +320,7 @@ RC_GTEST_PROP(Hif4Group, MissingLanesCountAsPlusZero, ()) {
   }
 }
 
-// ---- Properties
-// ------------------------------------------------------------------------------------------------------
+// ---- Properties -------------------------------------------------------------------------------------------
 
 /// Groups of finite BF16 words in the range that the scale covers without clamping.
 rc::Gen<Words> moderate_groups() {
@@ -403,8 +398,7 @@ RC_GTEST_PROP(Hif4Group, RequantisingARepresentableGroupIsExact, ()) {
   }
 }
 
-// ---- Scale word (numerics 8.1)
-// ---------------------------------------------------------------------------------------
+// ---- Scale word (numerics 8.1) ----------------------------------------------------------------------------
 
 TEST(Hif4Scale, WorkedWords) {
   EXPECT_TRUE(equals(hif4_scale(0x00010100, 0), false, 1, -46));
@@ -435,8 +429,7 @@ TEST(Hif4Scale, ReciprocalsOfEveryE6M2Code) {
   }
 }
 
-// ---- Golden vectors
-// --------------------------------------------------------------------------------------------------
+// ---- Golden vectors ---------------------------------------------------------------------------------------
 
 void check_groups(std::string_view file) {
   for_each_row(file, [&](const Row& row) {

@@ -41,8 +41,7 @@ TEST(MxTables, NamesAndElements) {
   EXPECT_EQ(elements, 6);
 }
 
-// ---- The table of profiles 2: scale / element code of x, the largest magnitude of its group
-// --------------------------
+// ---- The table of profiles 2: scale / element code of x, the largest magnitude of its group ---------------
 
 TEST(MxGroup, WorkedTable) {
   struct Case {
@@ -155,8 +154,7 @@ TEST(MxGroup, RoundingOfElements) {
   }
 }
 
-// ---- Properties
-// ------------------------------------------------------------------------------------------------------
+// ---- Properties -------------------------------------------------------------------------------------------
 
 rc::Gen<Words> groups() {
   return rc::gen::nonEmpty(
@@ -240,8 +238,7 @@ RC_GTEST_PROP(MxGroup, MissingLanesCountAsPlusZero, ()) {
   }
 }
 
-// ---- NVFP4
-// -----------------------------------------------------------------------------------------------------------
+// ---- NVFP4 ------------------------------------------------------------------------------------------------
 
 TEST(Nvfp4Group, ScaleAndLanes) {
   const MxGroup six = quantize_nvfp4_group(bf16, Words{0x40C0, 0xC000, 0x8000});  // 6, -2, -0
@@ -294,8 +291,7 @@ TEST(Nvfp4Group, TensorScale) {
   EXPECT_TRUE(dequantize_nvfp4_lane(0x00, 0xF).real.negative);
 }
 
-// ---- Golden vectors
-// --------------------------------------------------------------------------------------------------
+// ---- Golden vectors ---------------------------------------------------------------------------------------
 
 TEST(MxVectors, Groups) {
   for_each_row("mx_groups.csv", [](const Row& row) {

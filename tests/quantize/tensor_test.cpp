@@ -93,8 +93,7 @@ TEST(LinesOf, CountsAndOrder) {
   EXPECT_FALSE(lines_of(Shape{uint64{1} << 40, 1, uint64{1} << 40}, 1, lines));
 }
 
-// ---- Storage
-// ---------------------------------------------------------------------------------------------------------
+// ---- Storage ----------------------------------------------------------------------------------------------
 
 TEST(Quantize, OneLineOfThePaper) {
   std::vector<uint64> words{0x40E0, 0xC060, 0x3F80, 0x3E9A, 0x4020, 0xBF00, 0x3E80, 0x8000,
@@ -254,6 +253,14 @@ TEST(Quantize, TensorScaleOfNvfp4) {
 }
 
 TEST(Quantize, OtherFloatsAreRoundedToBf16OnceForHif4) {
+  EXPECT_EQ(hif4_source_word(fp16, 0x3C04), 0x3F80U);  // ties of BF16, to even
+  EXPECT_EQ(hif4_source_word(fp16, 0x3C0C), 0x3F82U);
+  EXPECT_EQ(hif4_source_word(fp16, 0xFBFF), 0xC780U);
+  EXPECT_EQ(hif4_source_word(fp16, 0xFE01), 0x7FC0U);
+  EXPECT_EQ(hif4_source_word(fp64, 0xFFE0000000000000), 0xFF80U);  // beyond BF16: infinity, not the largest value
+  EXPECT_EQ(hif4_source_word(format_named("TF32"), 0x3F800001), 0x7FC0U);
+  EXPECT_EQ(hif4_source_word(fp32, 0x7F7FFFFF), 0x7F7FFFFFU);  // as it is
+
   // 1.00390625 is a tie of BF16, 65504 becomes 65536, 2^-24 stays.
   const Bytes x = to_bytes(fp16, {0x3C04, 0x7BFF, 0x0001});
   const Bytes rounded = to_bytes(bf16, {0x3F80, 0x4780, 0x3380});
@@ -283,8 +290,7 @@ TEST(Quantize, ReportsItsProgress) {
   EXPECT_EQ(finished, 1U);
 }
 
-// ---- What is refused
-// -------------------------------------------------------------------------------------------------
+// ---- What is refused --------------------------------------------------------------------------------------
 
 TEST(Quantize, RefusesWhatItCannotRead) {
   const Bytes x(64);
@@ -317,7 +323,7 @@ TEST(Quantize, EmptyTensorsAreEmpty) {
         ASSERT_TRUE(report);
         EXPECT_EQ(report->lanes, 0U);
         EXPECT_EQ(report->mean_squared_error, 0);
-        EXPECT_TRUE(std::isinf(report->sqnr));
+        EXPECT_TRUE(std::isnan(report->sqnr));
       }
     }
   }
@@ -355,8 +361,7 @@ TEST(Validate, NamesWhatIsWrong) {
   }
 }
 
-// ---- Dequantise
-// ------------------------------------------------------------------------------------------------------
+// ---- Dequantise -------------------------------------------------------------------------------------------
 
 RC_GTEST_PROP(Dequantize, IsTheExactLaneRoundedOnce, ()) {
   const Shape shape{*rc::gen::inRange<uint64>(1, 4), *rc::gen::inRange<uint64>(1, 150),
@@ -425,8 +430,7 @@ TEST(Dequantize, ElementsThatAreNoNumbers) {
   EXPECT_EQ(with_code("mxfp6-e3m2", 0x40), 0x7FC00000U);
 }
 
-// ---- Measure
-// ---------------------------------------------------------------------------------------------------------
+// ---- Measure ----------------------------------------------------------------------------------------------
 
 TEST(Measure, SmallCaseByHand) {
   // MXFP4 with floor: 6.5 and 0.75 under scale 1 become 6 and 1 (a tie, to even); 0 stays; 2 stays.

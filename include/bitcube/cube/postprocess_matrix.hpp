@@ -57,4 +57,8 @@ Expected<void> check_postprocess(const Format& accumulator, std::size_t rows, st
 /// D, RowMax and GroupMax of the accumulators. The reductions read the raw accumulators (ADR 0085 decision 175).
 Expected<Postprocessed> postprocess(const Accumulators& accumulators, const PostprocessOptions& options);
 
+/// D as memory holds a type with two lanes per byte: rows of ceil(cols / 2) bytes, the even column in the low nibble, the
+/// high nibble after an odd row 0 (numerics 1.4). Precondition: d.format is packed.
+std::vector<std::uint8_t> packed_rows(const Postprocessed& d);
+
 }  // namespace bitcube

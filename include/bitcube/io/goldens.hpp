@@ -33,6 +33,9 @@ Expected<void> save_goldens(const std::filesystem::path& directory, const Quanti
 Expected<void> save_goldens(const std::filesystem::path& directory, const QuantizedTensor& tensor,
                             std::span<const std::byte> original);
 
+/// The files that are written into a directory, with or without the maxima.
+std::vector<std::filesystem::path> golden_paths(const std::filesystem::path& directory, bool maxima);
+
 /// The same files, complete but not in place: for who commits them together with others (commit_all).
 Expected<std::vector<OutputFile>> write_goldens(const std::filesystem::path& directory, const QuantizedTensor& tensor);
 Expected<std::vector<OutputFile>> write_goldens(const std::filesystem::path& directory, const QuantizedTensor& tensor,

@@ -67,7 +67,7 @@ constexpr bool code_is_odd(const Format& f, uint64 quanta, int quantum) noexcept
 }
 
 constexpr uint64 hif8_code(uint64 significand, int e) noexcept {
-  if (e < -15) return static_cast<uint64>(e + 23);
+  if (e < -15) return static_cast<uint64>(e) + 23;
   const int magnitude = e < 0 ? -e : e;
   const int fraction_bits = hif8_fraction_bits(e);
   const uint64 fraction = significand & low_mask(fraction_bits);

@@ -134,7 +134,7 @@ struct ErrorReport {
   double mean_relative_error = 0;  // the same
   double max_absolute_error = 0;
   double mean_squared_error = 0;  // of the finite lanes
-  double sqnr = 0;                // dB: 10 log10(sum x^2 / sum e^2); infinite if every e is 0
+  double sqnr = 0;                // dB: 10 log10(sum x^2 / sum e^2); infinite if every e is 0, NaN if no lane is finite
 };
 
 /// `original` holds the row-major words of tensor.source from which the tensor was made. Errors: its size, or an

@@ -1,0 +1,34 @@
+// Arrays from .npy files and from raw files, whose type and shape the caller says.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bitcube/io/npy.hpp"
+
+namespace bitcube {
+
+/// FILE:DTYPE:SHAPE, such as w.bin:float32:784x256: little-endian words in C order without a header. DTYPE is a name of
+/// dtype_name(), SHAPE the dimensions with an x between them.
+struct RawArray {
+  std::string path;
+  DType dtype;
+  std::vector<std::uint64_t> shape;
+};
+
+/// The parts of such a text, or nothing where it has another form and so is the name of a file.
+std::optional<RawArray> parse_raw_array(std::string_view text);
+
+/// The file that a text names, with or without type and shape.
+std::string array_path(std::string_view text);
+
+/// Reads FILE.npy, or the raw array FILE:DTYPE:SHAPE, which must be exactly as long as it says.
+Expected<NpyArray> read_array(std::string_view text);
+
+/// Appends an array: the words alone if the file's name ends with .bin, else a whole .npy file.
+Expected<void> write_array(OutputFile& file, DType dtype, std::span<const std::uint64_t> shape,
+                           std::span<const std::byte> bytes);
+
+}  // namespace bitcube

@@ -1,0 +1,82 @@
+#include "bitcube/io/array.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <utility>
+
+namespace bitcube {
+
+namespace {
+
+constexpr std::array kDTypes{DType::kBool, DType::kI8,  DType::kI16, DType::kI32, DType::kI64, DType::kU8,  DType::kU16,
+                             DType::kU32,  DType::kU64, DType::kF16, DType::kF32, DType::kF64, DType::kBF16};
+
+bool is_raw_name(std::string_view name) {
+  return name.ends_with(".bin");
+}
+
+bool parse_shape(std::string_view text, std::vector<std::uint64_t>& shape) {
+  for (;;) {
+    const std::size_t end = std::min(text.find('x'), text.size());
+    std::uint64_t extent = 0;
+    const auto parsed = std::from_chars(text.data(), text.data() + end, extent);
+    if (parsed.ec != std::errc() || parsed.ptr != text.data() + end) return false;
+    shape.push_back(extent);
+    if (end == text.size()) return true;
+    text.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace
+
+std::optional<RawArray> parse_raw_array(std::string_view text) {
+  const std::size_t shape_colon = text.rfind(':');
+  if (shape_colon == std::string_view::npos || shape_colon == 0) return std::nullopt;
+  const std::size_t type_colon = text.rfind(':', shape_colon - 1);
+  if (type_colon == std::string_view::npos || type_colon == 0) return std::nullopt;
+  const std::string_view type = text.substr(type_colon + 1, shape_colon - type_colon - 1);
+  RawArray out{std::string(text.substr(0, type_colon)), DType::kU8, {}};
+  if (!parse_shape(text.substr(shape_colon + 1), out.shape)) return std::nullopt;
+  for (const DType dtype : kDTypes) {
+    if (dtype_name(dtype) != type) continue;
+    out.dtype = dtype;
+    return out;
+  }
+  return std::nullopt;
+}
+
+std::string array_path(std::string_view text) {
+  const auto raw = parse_raw_array(text);
+  return raw ? raw->path : std::string(text);
+}
+
+Expected<NpyArray> read_array(std::string_view text) {
+  const auto raw = parse_raw_array(text);
+  if (!raw) {
+    if (is_raw_name(text)) {
+      return Error{
+          fmt::format("{}: a raw file does not say its type and shape; write {}:float32:ROWSxCOLUMNS", text, text)};
+    }
+    return read_npy(std::filesystem::path(text));
+  }
+  auto file = MappedFile::open(raw->path);
+  if (!file) return file.error();
+  std::uint64_t bytes = dtype_size(raw->dtype);
+  for (const std::uint64_t extent : raw->shape) {
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) return Error{fmt::format("{}: the shape is too large", text)};
+  }
+  if (file->bytes().size() != bytes) {
+    return Error{fmt::format("{}: {} bytes, but {} of shape {} takes {}", raw->path, file->bytes().size(),
+                             dtype_name(raw->dtype), fmt::join(raw->shape, "x"), bytes)};
+  }
+  return NpyArray{raw->dtype, raw->shape, std::move(*file), 0};
+}
+
+Expected<void> write_array(OutputFile& file, DType dtype, std::span<const std::uint64_t> shape,
+                           std::span<const std::byte> bytes) {
+  return is_raw_name(file.name()) ? file.append(bytes) : write_npy(file, dtype, shape, bytes);
+}
+
+}  // namespace bitcube
