@@ -10,7 +10,11 @@ void add_convert(CLI::App& root, const Console& console, Action& action);
 void add_quantize(CLI::App& root, const Console& console, Action& action);
 void add_dequantize(CLI::App& root, const Console& console, Action& action);
 void add_matmul(CLI::App& root, const Console& console, Action& action);
+void add_postprocess(CLI::App& root, const Console& console, Action& action);
 void add_demo(CLI::App& root, const Console& console, Action& action);
+void add_conform(CLI::App& root, const Console& console, Action& action);
+void add_vectors(CLI::App& root, const Console& console, Action& action);
+void add_study(CLI::App& root, const Console& console, Action& action);
 
 /// Marks the arguments of `convert` that are negative numbers (-1, -0x1p3, -inf), so that CLI11 takes none of them for
 /// an option.

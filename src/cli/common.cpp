@@ -236,8 +236,9 @@ Expected<std::string> sha256(std::span<const std::byte> bytes) {
   return fmt::format("{:02x}", fmt::join(digest, ""));
 }
 
-Expected<OutputFile> create_output(const std::string& path, std::span<const std::string> inputs) {
-  for (const std::string& input : inputs) {
+Expected<void> check_output(const std::string& path, std::span<const std::string> inputs) {
+  for (const std::string& text : inputs) {
+    const std::string input = array_path(text);
     std::error_code ignored;
     if (path == input || std::filesystem::equivalent(path, input, ignored)) {
       return Error{fmt::format("{}: is also an input; write the output to another file", path)};
@@ -249,6 +250,11 @@ Expected<OutputFile> create_output(const std::string& path, std::span<const std:
       target.st_dev == standard.st_dev && target.st_ino == standard.st_ino) {
     return Error{fmt::format("{}: standard output goes there, with the results in text", path)};
   }
+  return {};
+}
+
+Expected<OutputFile> create_output(const std::string& path, std::span<const std::string> inputs) {
+  if (auto ok = check_output(path, inputs); !ok) return ok.error();
   return OutputFile::create(path);
 }
 

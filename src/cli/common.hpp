@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "bitcube/expected.hpp"
+#include "bitcube/io/array.hpp"
 #include "bitcube/io/file.hpp"
 #include "bitcube/io/npy.hpp"
 #include "bitcube/numeric/decode.hpp"
@@ -73,6 +74,7 @@ Error unknown_name(std::string_view option, std::string_view text, std::span<con
 template <typename Table>
 std::vector<std::string_view> names_of(const Table& table) {
   std::vector<std::string_view> names;
+  names.reserve(std::size(table));
   for (const auto& row : table) names.push_back(row.name);
   return names;
 }
@@ -135,7 +137,9 @@ Expected<std::string> sha256(std::span<const std::byte> bytes);
 
 // ---- Files
 
-/// Starts an output file. Errors: one of the inputs is the same file, or standard output goes there.
+/// Errors: one of the inputs is the same file, or standard output goes there. Inputs may be FILE:DTYPE:SHAPE.
+Expected<void> check_output(const std::string& path, std::span<const std::string> inputs);
+/// Starts an output file that passes check_output().
 Expected<OutputFile> create_output(const std::string& path, std::span<const std::string> inputs);
 
 // ---- Time

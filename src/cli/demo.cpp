@@ -269,13 +269,14 @@ std::string gallery(const Data& data, const Result& hif4_result) {
   }
   TextTable table;
   std::vector<std::vector<std::string>> drawings;
+  drawings.reserve(shown.size());
   for (const std::size_t i : shown) {
     drawings.push_back(draw(std::span(data.images).subspan(i * kSide * kSide, kSide * kSide)));
   }
   if (drawings.empty()) return {};
   for (std::size_t y = 0; y < drawings.front().size(); ++y) {
-    std::vector<std::string> cells;
-    for (const auto& drawing : drawings) cells.push_back(drawing[y]);
+    std::vector<std::string> cells(drawings.size());
+    std::transform(drawings.begin(), drawings.end(), cells.begin(), [y](const auto& drawing) { return drawing[y]; });
     table.add(std::move(cells));
   }
   std::vector<std::string> captions;

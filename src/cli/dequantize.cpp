@@ -51,7 +51,7 @@ Expected<Exit> run(const Options& options, const Console& console) {
   const auto values = dequantize(*tensor, to, mode, {.threads = options.threads});
   if (!values) return values.error();
   const double seconds = clock.seconds();
-  if (auto written = write_npy(*output, (*destination)->dtype, tensor->shape, values->bytes); !written) {
+  if (auto written = write_array(*output, (*destination)->dtype, tensor->shape, values->bytes); !written) {
     return written.error();
   }
 

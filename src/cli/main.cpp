@@ -78,7 +78,8 @@ int run(std::vector<std::string> arguments, const Console& console) {
                "  bitcube demo                           run a real network in HiFloat4\n"
                "  bitcube COMMAND --help                 options and examples of a command");
   Action action;
-  for (const auto add : {add_formats, add_convert, add_quantize, add_dequantize, add_matmul, add_demo}) {
+  for (const auto add : {add_formats, add_convert, add_quantize, add_dequantize, add_matmul, add_postprocess, add_demo,
+                         add_conform, add_vectors, add_study}) {
     add(root, console, action);
   }
 
@@ -110,6 +111,7 @@ int main(int argc, char** argv) {
   using bitcube::cli::Console;
   bitcube::cli::reserve_standard_descriptors();
   (void)std::signal(SIGPIPE, SIG_IGN);  // a reader that went away is a failed write
+  (void)std::signal(SIGXFSZ, SIG_IGN);  // so is a file beyond the limit of its size
   bool json = false;
   for (int i = 1; i < argc; ++i) json = json || std::string_view(argv[i]) == "--json";
   const Console console(json);

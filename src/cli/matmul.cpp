@@ -4,7 +4,7 @@
 #include "bitcube/cube/matmul.hpp"
 #include "commands.hpp"
 #include "operand_file.hpp"
-#include "postprocess_arguments.hpp"
+#include "postprocess_run.hpp"
 
 namespace bitcube::cli {
 namespace {
@@ -20,64 +20,16 @@ struct Options {
   unsigned threads = 0;
 };
 
-/// A matrix of at most so many rows and columns is shown.
-constexpr std::size_t kPreview = 8;
-
-/// The elements of D as a .npy file has them. S4X2 lanes are sign-extended, one per element.
-DType result_dtype(const Format& d) {
-  switch (d.type) {
-    case DataType::fp32:
-      return DType::kF32;
-    case DataType::fp16:
-      return DType::kF16;
-    case DataType::s32:
-      return DType::kI32;
-    case DataType::u32:
-      return DType::kU32;
-    case DataType::bf16:
-      return DType::kU16;
-    case DataType::s16:
-      return DType::kI16;
-    case DataType::s8:
-    case DataType::s4x2:
-      return DType::kI8;
-    default:
-      return DType::kU8;
-  }
-}
-
-std::span<const std::byte> as_payload(Postprocessed& d) {
-  if (d.format->type == DataType::s4x2) {
-    for (std::uint8_t& lane : d.d) lane = static_cast<std::uint8_t>(sign_extend(lane, 4));
-  }
-  return std::as_bytes(std::span(d.d));
-}
-
-std::string preview(const Format& f, std::span<const std::byte> payload, std::size_t rows, std::size_t cols) {
-  TextTable table;
-  const std::size_t bytes = payload.size() / (rows * cols);
-  std::vector<std::size_t> right;
-  for (std::size_t c = 0; c < cols; ++c) right.push_back(c);
-  for (std::size_t r = 0; r < rows; ++r) {
-    std::vector<std::string> cells;
-    for (std::size_t c = 0; c < cols; ++c) {
-      const uint64 word = load_word(payload.data() + (r * cols + c) * bytes, bytes);
-      cells.push_back(value_text(f, decode(f, word)));
-    }
-    table.add(std::move(cells));
-  }
-  return table.text(right);
-}
-
 Expected<Exit> run(const Options& options, const Console& console) {
   const auto profile = look_up("--accumulate", options.accumulate, accumulation_profiles, find_accumulation_profile);
   if (!profile) return profile.error();
-  const auto resolved = ResolvedPostprocess::from(options.postprocess, console);
-  if (!resolved) return resolved.error();
   const auto a = OperandFile::load(Side::a, options.a);
   if (!a) return a.error();
   const auto b = OperandFile::load(Side::b, options.b);
   if (!b) return b.error();
+  for (const OperandFile* side : {&*a, &*b}) {
+    if (!side->remark().empty()) console.note(side->remark());
+  }
   const auto kind = product_kind(a->operand(), b->operand());
   if (!kind) return kind.error();
   const std::size_t rows = a->operand().lines;
@@ -102,47 +54,27 @@ Expected<Exit> run(const Options& options, const Console& console) {
     bias = std::move(*words);
     product.bias = bias;
   }
-  PostprocessOptions finish = resolved->options();
-  if (auto legal = check_postprocess(accumulator, rows, cols, finish); !legal) return legal.error();
-  std::optional<OutputFile> output;
-  if (!options.output.empty()) {
-    const std::array<std::string, 6> inputs{options.a.path, options.b.path,        options.bias,
-                                            options.c,      options.a.scales_path, options.b.scales_path};
-    auto file = create_output(options.output, inputs);
-    if (!file) return file.error();
-    output = std::move(*file);
-  }
+  auto finish = PostprocessRun::prepare(
+      options.postprocess, options.output,
+      {options.a.path, options.b.path, options.bias, options.c, options.a.scales_path, options.b.scales_path},
+      accumulator, rows, cols, console);
+  if (!finish) return finish.error();
 
   const Stopwatch clock;
   ProgressBar bar("matmul");
   product.execution = {.threads = options.threads, .progress = bar.callback()};
   const auto accumulators = matmul(a->operand(), b->operand(), product);
   if (!accumulators) return accumulators.error();
-  finish.execution = {.threads = options.threads};
-  auto d = postprocess(*accumulators, finish);
-  if (!d) return d.error();
+  if (auto done = finish->run(*accumulators, {.threads = options.threads}); !done) return done.error();
   const double seconds = clock.seconds();
-
-  const std::span<const std::byte> payload = as_payload(*d);
-  const auto digest = sha256(payload);
-  if (!digest) return digest.error();
-  const std::array<uint64, 2> shape{rows, cols};
-  const DType dtype = result_dtype(*d->format);
-  if (output) {
-    if (auto written = write_npy(*output, dtype, shape, payload); !written) return written.error();
-  }
 
   Expected<void> printed;
   if (console.json()) {
     Json json{{"m", rows}, {"n", cols}, {"k", a->operand().k}, {"a", a->json()}, {"b", b->json()}};
     json["profile"] = (*profile)->name;
     json["accumulator"] = accumulator.name;
-    resolved->describe(json);
-    json["d"] = {{"type", d->format->name}, {"dtype", dtype_name(dtype)}, {"shape", shape}};
-    json["flags"] = flags_json(d->flags);
-    json["sha256"] = *digest;
+    finish->describe(json);
     json["seconds"] = seconds;
-    if (output) json["output"] = options.output;
     printed = console.print_json(json);
   } else {
     TextTable sides;
@@ -152,24 +84,17 @@ Expected<Exit> run(const Options& options, const Console& console) {
     };
     side("A", a->describe());
     side("B", b->describe());
-    side("D", {options.output.empty() ? "-" : options.output, shape_text(shape), std::string(d->format->name),
-               fmt::format("({})", dtype_name(dtype))});
+    side("D", finish->cells());
     TextTable facts;
     facts.add(
         {"product", fmt::format("{}, {} accumulator, K = {}{}{}", (*profile)->name, accumulator.name, a->operand().k,
                                 options.c.empty() ? "" : ", C", options.bias.empty() ? "" : ", bias")});
-    facts.add({"post-process", resolved->text()});
-    facts.add({"flags", flags_text(d->flags)});
-    facts.add({"sha256", *digest});
+    finish->describe(facts);
     facts.add({"time", fmt::format("{:.3f} s", seconds)});
-    std::string text = sides.text() + facts.text();
-    if (rows <= kPreview && cols <= kPreview) text += preview(*d->format, payload, rows, cols);
-    printed = console.print(text);
+    printed = console.print(sides.text() + facts.text() + finish->preview());
   }
   if (!printed) return printed.error();
-  if (output) {
-    if (auto done = output->commit(); !done) return done.error();
-  }
+  if (auto done = finish->commit(); !done) return done.error();
   return Exit::success;
 }
 

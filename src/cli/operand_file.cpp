@@ -36,7 +36,7 @@ bool is_signed(DType dtype) noexcept {
 
 Expected<const Format*> element_type(Side side, const OperandArguments& arguments, DType dtype) {
   if (!arguments.type.empty()) {
-    const auto format = look_up_format(type_option(side), arguments.type);
+    auto format = look_up_format(type_option(side), arguments.type);
     if (!format || (*format)->carrier_bits == 8 * dtype_size(dtype)) return format;
     return Error{fmt::format("{}: {} elements have {} bits, but a lane of {} has {} in memory", arguments.path,
                              dtype_name(dtype), 8 * dtype_size(dtype), (*format)->name, (*format)->carrier_bits)};
@@ -77,6 +77,13 @@ bool starts_with(std::span<const std::byte> bytes, std::string_view start) {
 Expected<OperandFile> OperandFile::load(Side side, const OperandArguments& arguments) {
   OperandFile out;
   out.path_ = arguments.path;
+  if (parse_raw_array(arguments.path) || arguments.path.ends_with(".bin")) {
+    auto array = read_array(arguments.path);
+    if (!array) return array.error();
+    out.array_ = std::move(*array);
+    if (auto loaded = out.load_array(side, arguments); !loaded) return loaded.error();
+    return out;
+  }
   auto file = MappedFile::open(arguments.path);
   if (!file) return file.error();
   // A .safetensors file starts with the length of its header, and the header with a brace.
@@ -122,9 +129,13 @@ Expected<void> OperandFile::load_array(Side side, const OperandArguments& argume
   operand_ = matrix_operand(side, **format, array_.payload(), static_cast<std::size_t>(shape_[0]),
                             static_cast<std::size_t>(shape_[1]));
   origin_ = dtype_name(array_.dtype);
+  if (array_.dtype == DType::kU16 && arguments.type.empty()) {
+    remark_ = fmt::format("{}: uint16 elements are read as U16 integers; for bits of BF16 give {} bf16", path_,
+                          type_option(side));
+  }
   if (arguments.scales_path.empty()) return {};
 
-  auto scales = read_npy(arguments.scales_path);
+  auto scales = read_array(arguments.scales_path);
   if (!scales) return scales.error();
   scales_ = std::move(*scales);
   const bool hif4_words = (*format)->type == DataType::hif4x2;
@@ -166,7 +177,7 @@ Json OperandFile::json() const {
 Expected<std::vector<std::uint32_t>> load_accumulators(std::string_view option, const std::string& path,
                                                        const Format& accumulator,
                                                        std::span<const std::vector<uint64>> shapes) {
-  const auto array = read_npy(path);
+  const auto array = read_array(path);
   if (!array) return array.error();
   const DType wanted = !accumulator.is_integer()                  ? DType::kF32
                        : accumulator.kind == Kind::signed_integer ? DType::kI32

@@ -26,11 +26,14 @@ class OperandFile {
   /// Cells of a table: file, shape, type.
   std::vector<std::string> describe() const;
   Json json() const;
+  /// What the user should know of how the file was read, or an empty text.
+  const std::string& remark() const noexcept { return remark_; }
 
  private:
   Expected<void> load_array(Side side, const OperandArguments& arguments);
 
   std::string path_;
+  std::string remark_;
   std::string origin_;  // what is to be said of the type
   NpyArray array_;
   NpyArray scales_;

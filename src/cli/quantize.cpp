@@ -175,7 +175,7 @@ std::string report_text(const Options& options, const Source& source, const Quan
                                            error.max_relative_error, error.mean_relative_error, error.non_zero)});
   table.add(
       {"absolute error", fmt::format("max {:.6g}, MSE {:.6g}", error.max_absolute_error, error.mean_squared_error)});
-  table.add({"SQNR", fmt::format("{:.3f} dB", error.sqnr)});
+  table.add({"SQNR", std::isnan(error.sqnr) ? "-" : fmt::format("{:.3f} dB", error.sqnr)});
   if (error.non_finite != 0) {
     table.add({"not finite", fmt::format("{} lanes, in no error above", error.non_finite)});
   }
@@ -207,7 +207,7 @@ Json report_json(const Options& options, const Source& source, const QuantizedTe
                    {"mean_relative", number_json(error.mean_relative_error)},
                    {"max_absolute", number_json(error.max_absolute_error)},
                    {"mse", number_json(error.mean_squared_error)},
-                   {"sqnr_db", number_json(error.sqnr)}};
+                   {"sqnr_db", std::isnan(error.sqnr) ? Json() : number_json(error.sqnr)}};
   if (!options.goldens.empty()) json["goldens"] = options.goldens;
   json["seconds"] = seconds;
   return json;
@@ -216,7 +216,7 @@ Json report_json(const Options& options, const Source& source, const QuantizedTe
 Expected<Exit> run(Options options, const Console& console) {
   auto quantize_options = resolve(options);
   if (!quantize_options) return quantize_options.error();
-  const auto array = read_npy(options.input);
+  const auto array = read_array(options.input);
   if (!array) return array.error();
   const auto axis = resolve_axis(options.axis, array->shape);
   if (!axis) return axis.error();
@@ -224,6 +224,12 @@ Expected<Exit> run(Options options, const Console& console) {
   if (!output) return output.error();
   const auto source = read_source(*array, options);
   if (!source) return source.error();
+  if (!options.goldens.empty()) {
+    const std::array<std::string, 2> others{options.input, options.output};
+    for (const auto& path : golden_paths(options.goldens, options.maxima)) {
+      if (auto ok = check_output(path.string(), others); !ok) return Error{"--goldens: " + ok.error().message};
+    }
+  }
 
   const Stopwatch clock;
   ProgressBar bar("quantize");
@@ -234,7 +240,7 @@ Expected<Exit> run(Options options, const Console& console) {
   const auto error = measure(source->bytes, *tensor, {.threads = options.threads});
   if (!error) return error.error();
 
-  if (options.name.empty()) options.name = std::filesystem::path(options.input).stem().string();
+  if (options.name.empty()) options.name = std::filesystem::path(array_path(options.input)).stem().string();
   const PackedTensor packed{options.name, &*tensor};
   if (auto written = write_packed(*output, {&packed, 1}); !written) return written.error();
   std::vector<OutputFile> files;
@@ -249,6 +255,7 @@ Expected<Exit> run(Options options, const Console& console) {
                                       : console.print(report_text(options, *source, *tensor, *error, seconds));
   if (!printed) return printed.error();
   std::vector<OutputFile*> all;
+  all.reserve(files.size());
   for (OutputFile& file : files) all.push_back(&file);
   if (auto done = commit_all(all); !done) return done.error();
   return Exit::success;

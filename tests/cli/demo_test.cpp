@@ -21,7 +21,7 @@ class Demo : public testing::Test {
     save(dir_ / "labels.npy", DType::kU8, {kCount}, std::vector<std::uint8_t>(labels.begin(), labels.begin() + kCount));
   }
 
-  static constexpr std::ptrdiff_t kCount = 40;
+  static constexpr std::ptrdiff_t kCount = 20;
   TempDir dir_;
 };
 

@@ -1,0 +1,110 @@
+// bitcube postprocess: B.FPATR on stored accumulators.
+#include <utility>
+
+#include "bitcube/io/npy.hpp"
+#include "commands.hpp"
+#include "postprocess_run.hpp"
+
+namespace bitcube::cli {
+namespace {
+
+struct Options {
+  std::string input;
+  PostprocessArguments postprocess;
+  std::string output;
+  unsigned threads = 0;
+};
+
+/// The accumulator type whose words an array holds, or nullptr.
+const Format* accumulator_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return &fp32;
+    case DType::kI32:
+      return &format_of(DataType::s32);
+    case DType::kU32:
+      return &format_of(DataType::u32);
+    default:
+      return nullptr;
+  }
+}
+
+Expected<Accumulators> load(const std::string& path) {
+  const auto array = read_array(path);
+  if (!array) return array.error();
+  const Format* format = accumulator_of(array->dtype);
+  if (format == nullptr) {
+    return Error{fmt::format("{}: {} elements; accumulators are float32 (FP32), int32 (S32) or uint32 (U32)", path,
+                             dtype_name(array->dtype))};
+  }
+  const auto& shape = array->shape;
+  if (shape.empty() || shape.size() > 2) {
+    return Error{fmt::format("{}: shape {}; accumulators are M x N, or N for one row", path, shape_text(shape))};
+  }
+  Accumulators out{format, shape.size() == 2 ? shape[0] : 1, shape.back(), {}};
+  if (out.rows == 0 || out.cols == 0)
+    return Error{fmt::format("{}: shape {} has no elements", path, shape_text(shape))};
+  const auto payload = array->payload();
+  out.words.resize(payload.size() / sizeof(std::uint32_t));
+  std::memcpy(out.words.data(), payload.data(), payload.size());
+  return out;
+}
+
+Expected<Exit> run(const Options& options, const Console& console) {
+  const auto accumulators = load(options.input);
+  if (!accumulators) return accumulators.error();
+  auto finish = PostprocessRun::prepare(options.postprocess, options.output, {options.input}, *accumulators->format,
+                                        accumulators->rows, accumulators->cols, console);
+  if (!finish) return finish.error();
+  const Stopwatch clock;
+  ProgressBar bar("postprocess");
+  if (auto done = finish->run(*accumulators, {.threads = options.threads, .progress = bar.callback()}); !done) {
+    return done.error();
+  }
+  const double seconds = clock.seconds();
+
+  Expected<void> printed;
+  const std::array<uint64, 2> shape{accumulators->rows, accumulators->cols};
+  if (console.json()) {
+    Json json{{"input", options.input}, {"accumulator", accumulators->format->name}, {"shape", shape}};
+    finish->describe(json);
+    json["seconds"] = seconds;
+    printed = console.print_json(json);
+  } else {
+    TextTable sides;
+    sides.add({"ACC", options.input, shape_text(shape), std::string(accumulators->format->name)});
+    std::vector<std::string> cells = finish->cells();
+    cells.insert(cells.begin(), "D");
+    sides.add(std::move(cells));
+    TextTable facts;
+    finish->describe(facts);
+    facts.add({"time", fmt::format("{:.3f} s", seconds)});
+    printed = console.print(sides.text() + facts.text() + finish->preview());
+  }
+  if (!printed) return printed.error();
+  if (auto done = finish->commit(); !done) return done.error();
+  return Exit::success;
+}
+
+}  // namespace
+
+void add_postprocess(CLI::App& root, const Console& console, Action& action) {
+  CLI::App& command = *root.add_subcommand("postprocess", "Requantise stored accumulators as B.FPATR does");
+  const auto options = std::make_shared<Options>();
+  command.add_option("ACC", options->input, "M x N accumulators: float32 (FP32), int32 (S32) or uint32 (U32)")
+      ->type_name("ACC.npy")
+      ->required();
+  command.add_option("-o,--output", options->output, "D as a .npy array; without it the result is only described")
+      ->type_name("D.npy");
+  options->postprocess.add_to(command);
+  add_threads(command, options->threads);
+  add_json(command);
+  add_examples(command,
+               "  bitcube postprocess ACC.npy --pre-quant REQ8 --scale 0.05 --offset -3 --sat -o D.npy\n"
+               "  bitcube postprocess ACC.npy --pre-quant VREQ8 --quant-params q.npy -o D.npy\n"
+               "  bitcube postprocess ACC.npy --pre-quant F322F16 --relu-param 0.25 -o D.npy\n"
+               "  bitcube postprocess ACC.npy --row-max rows.npy --group-max 32:groups.npy --max-abs");
+  command.callback([=, &console, &action] { action = [=, &console] { return run(*options, console); }; });
+}
+
+}  // namespace bitcube::cli

@@ -1,0 +1,49 @@
+// From accumulators to D, its reductions, their files and the report: what matmul and postprocess share.
+#pragma once
+
+#include <array>
+
+#include "postprocess_arguments.hpp"
+
+namespace bitcube::cli {
+
+class PostprocessRun {
+ public:
+  /// Checks everything that can be checked before the accumulators exist, and starts the output files. `output` may be
+  /// empty: then D is only described. `inputs` are files that must not be overwritten.
+  static Expected<PostprocessRun> prepare(const PostprocessArguments& arguments, const std::string& output,
+                                          std::vector<std::string> inputs, const Format& accumulator, std::size_t rows,
+                                          std::size_t cols, const Console& console);
+
+  /// Computes D and the reductions, and fills the files.
+  Expected<void> run(const Accumulators& accumulators, const Execution& execution);
+
+  /// Cells that describe D: file, shape, type.
+  std::vector<std::string> cells() const;
+  void describe(TextTable& facts) const;
+  void describe(Json& json) const;
+  /// D in decimal, where it is small.
+  std::string preview() const;
+
+  /// All files appear, or none.
+  Expected<void> commit();
+
+ private:
+  struct File {
+    std::string what;  // "d", "row_max" or "group_max"
+    std::string path;
+    std::optional<OutputFile> file;
+    std::string sha256;
+    std::vector<uint64> shape;
+  };
+
+  Expected<void> fill(File& file, DType dtype, std::span<const std::byte> payload);
+
+  ResolvedPostprocess resolved_;
+  bool packed_ = false;
+  std::vector<File> files_;  // D first, also without a path
+  DType dtype_{};
+  Postprocessed result_;
+};
+
+}  // namespace bitcube::cli

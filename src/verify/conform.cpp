@@ -1,0 +1,343 @@
+#include "bitcube/verify/conform.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "bitcube/io/file.hpp"
+#include "bitcube/verify/vectors.hpp"
+#include "forms.hpp"
+#include "sha256.hpp"
+
+namespace bitcube::verify {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kChunk = std::size_t{64} << 10;  // bytes that one thread takes at a time
+constexpr std::size_t kOpenFiles = 256;                // files that are mapped at the same time
+constexpr std::size_t kWave = 4096;                    // chunks whose results are held at the same time
+constexpr std::string_view kSidecarEnd = ".meta.json";
+
+std::string_view as_text(std::span<const std::byte> bytes) noexcept {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// A file that is being checked.
+struct Source {
+  MappedFile file;
+  std::string_view rows;  // after the header
+  FileReport report;
+};
+
+/// A piece of a file that ends with a line.
+struct Chunk {
+  std::size_t source = 0;
+  std::string_view text;
+};
+
+struct ChunkResult {
+  uint64 rows = 0;
+  uint64 matches = 0;
+  std::array<uint64, known_differences.size()> known{};
+  uint64 mismatches = 0;
+  std::vector<Mismatch> first;  // rows count from the start of the chunk
+  std::string fault;            // of the row after `rows`
+};
+
+std::string_view next_line(std::string_view& text) noexcept {
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  std::string_view line = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
+ChunkResult check_chunk(const Chunk& chunk, const FileReport& report, std::size_t first) {
+  ChunkResult out;
+  const CheckRow check = check_of(*report.form);
+  Record record(*report.form, report.profile != nullptr ? *report.profile : asl_profile());
+  std::string_view text = chunk.text;
+  while (!text.empty()) {
+    if (record.start(next_line(text))) check(record);
+    if (record.malformed()) {
+      out.fault = record.fault_text();
+      return out;
+    }
+    ++out.rows;
+    if (record.differs()) {
+      ++out.mismatches;
+      if (out.first.size() < first) out.first.push_back(record.mismatch(out.rows));
+    } else if (const auto rule = record.known_rule()) {
+      ++out.known[static_cast<std::size_t>(*rule)];
+    } else {
+      ++out.matches;
+    }
+  }
+  return out;
+}
+
+/// Adds the result of the next chunk of a file.
+void merge(FileReport& report, ChunkResult& part, std::size_t first) {
+  if (report.error) return;
+  for (Mismatch& mismatch : part.first) {
+    if (report.first.size() == first) break;
+    mismatch.row += report.rows;
+    report.first.push_back(std::move(mismatch));
+  }
+  report.rows += part.rows;
+  report.matches += part.matches;
+  report.mismatches += part.mismatches;
+  for (std::size_t i = 0; i < part.known.size(); ++i) report.known[i] += part.known[i];
+  // The header is line 1.
+  if (!part.fault.empty())
+    report.error = Error{fmt::format("{}: line {}: {}", report.path, report.rows + 2, part.fault)};
+}
+
+/// The header line, or the value of "format" of a JSON file, as messages show it.
+Error unknown_form(std::string_view path, std::string_view found) {
+  constexpr std::size_t shown = 120;
+  std::string message =
+      fmt::format("{}: no known form of vectors: it starts with '{}{}'. Known forms, by their first line:", path,
+                  found.substr(0, shown), found.size() > shown ? "..." : "");
+  for (const VectorForm& form : vector_forms()) {
+    message += form.is_json() ? fmt::format("\n  {}: JSON with \"format\": \"{}\"", form.name, form.columns)
+                              : fmt::format("\n  {}: {}", form.name, form.columns);
+  }
+  return Error{std::move(message)};
+}
+
+const VectorForm* form_of_header(std::string_view header) noexcept {
+  for (const VectorForm& form : vector_forms()) {
+    if (!form.is_json() && (header == form.columns || (!form.alias.empty() && header == form.alias))) return &form;
+  }
+  return nullptr;
+}
+
+/// Recognises the form; a JSON file is small and checked at once.
+Expected<void> recognise(Source& source, std::size_t first) {
+  std::string_view text = as_text(source.file.bytes());
+  FileReport& report = source.report;
+  if (text.empty()) return Error{fmt::format("{}: is empty", report.path)};
+  if (report.path.ends_with(kSidecarEnd)) {
+    return Error{fmt::format("{}: is the sidecar of {}; that file is what to check, beside its sidecar", report.path,
+                             report.path.substr(0, report.path.size() - kSidecarEnd.size()))};
+  }
+  const std::size_t start = text.find_first_not_of(" \t\r\n");
+  if (start != std::string_view::npos && text[start] == '{') {
+    const auto json = nlohmann::json::parse(text, nullptr, false);
+    if (!json.is_object()) return Error{fmt::format("{}: is not JSON, or is damaged", report.path)};
+    const auto format = json.find("format");
+    const std::string name = format != json.end() && format->is_string() ? format->get<std::string>() : std::string();
+    for (const VectorForm& form : vector_forms()) {
+      if (form.is_json() && form.columns == name) report.form = &form;
+    }
+    if (report.form == nullptr) return unknown_form(report.path, name.empty() ? "{" : name);
+    check_hif4_worked(text, first, report);
+    return {};
+  }
+  const std::string_view header = next_line(text);
+  report.form = form_of_header(header);
+  if (report.form == nullptr) return unknown_form(report.path, header);
+  if (text.empty()) return Error{fmt::format("{}: has a header, but no rows", report.path)};
+  source.rows = text;
+  return {};
+}
+
+/// What the sidecar says is true, and its profile is that of the file.
+Expected<void> check_sidecar(Source& source) {
+  FileReport& report = source.report;
+  const std::string path = sidecar_path(report.path);
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return {};
+  const auto file = MappedFile::open(path);
+  if (!file) return file.error();
+  const auto metadata = parse_vector_metadata(as_text(file->bytes()));
+  if (!metadata) return Error{fmt::format("{}: {}", path, metadata.error().message)};
+  Sha256 hash;
+  hash.add(source.file.bytes());
+  const std::string digest = hash.hex();
+  if (digest != metadata->sha256) {
+    return Error{
+        fmt::format("{}: was changed after it was written: its SHA-256 is {}, but {} says {}. Write it again (bitcube "
+                    "vectors --what {} --seed {} --count {}{}), or remove the sidecar if the change is meant",
+                    report.path, digest, path, metadata->sha256, metadata->what, metadata->seed, metadata->count,
+                    metadata->profile == "*" || metadata->profile == "-" ? "" : " --profile " + metadata->profile)};
+  }
+  if (report.form->name != metadata->form) {
+    return Error{fmt::format("{}: says form {}, but the file has form {}; write both again", path, metadata->form,
+                             report.form->name)};
+  }
+  report.has_sidecar = true;
+  if (!report.form->takes_profile || report.profile != nullptr) return {};
+  report.profile = find_conversion_profile(metadata->profile);
+  if (report.profile == nullptr) {
+    return Error{fmt::format("{}: profile: '{}' is no conversion profile of this program", path, metadata->profile)};
+  }
+  return {};
+}
+
+void open_source(Source& source, const ConformOptions& options) {
+  FileReport& report = source.report;
+  auto file = MappedFile::open(report.path);
+  if (!file) {
+    report.error = file.error();
+    return;
+  }
+  source.file = std::move(*file);
+  if (auto known = recognise(source, options.first); !known) report.error = known.error();
+  if (report.error) return;
+  if (report.form->takes_profile) report.profile = options.profile;
+  if (auto right = check_sidecar(source); !right) report.error = right.error();
+  if (report.form->takes_profile && report.profile == nullptr) report.profile = &asl_profile();
+}
+
+/// Cuts the rows of a file after the first line that ends a chunk of kChunk bytes.
+void cut(std::size_t index, std::string_view rows, std::vector<Chunk>& chunks) {
+  while (!rows.empty()) {
+    std::size_t end = rows.size();
+    if (rows.size() > kChunk) {
+      const std::size_t newline = rows.find('\n', kChunk);
+      if (newline != std::string_view::npos) end = newline + 1;
+    }
+    chunks.push_back({index, rows.substr(0, end)});
+    rows.remove_prefix(end);
+  }
+}
+
+/// Counts bytes for whoever shows them.
+class ByteProgress {
+ public:
+  ByteProgress(const Progress& progress, uint64 total) : progress_(progress), total_(total) {}
+  void add(uint64 bytes) {
+    const uint64 done = done_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    if (progress_) progress_(std::min(done, total_), total_);
+  }
+
+ private:
+  const Progress& progress_;
+  uint64 total_;
+  std::atomic<uint64> done_{0};
+};
+
+void check_batch(std::span<Source> sources, const ConformOptions& options, ByteProgress& progress) {
+  const Execution quiet{.threads = options.execution.threads};
+  parallel_for(sources.size(), quiet, [&](std::size_t i) { open_source(sources[i], options); });
+  std::vector<Chunk> chunks;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    if (!sources[i].report.error) cut(i, sources[i].rows, chunks);
+  }
+  for (std::size_t begin = 0; begin < chunks.size(); begin += kWave) {
+    const std::size_t count = std::min(kWave, chunks.size() - begin);
+    std::vector<ChunkResult> results(count);
+    parallel_for(count, quiet, [&](std::size_t i) {
+      const Chunk& chunk = chunks[begin + i];
+      results[i] = check_chunk(chunk, sources[chunk.source].report, options.first);
+      progress.add(chunk.text.size());
+    });
+    for (std::size_t i = 0; i < count; ++i) {
+      merge(sources[chunks[begin + i].source].report, results[i], options.first);
+    }
+  }
+}
+
+/// The vector files of a directory by name, and sidecars without their file, which are a loss that must show.
+Expected<std::vector<std::string>> files_of(const std::string& directory) {
+  std::vector<std::string> names;
+  std::error_code code;
+  for (fs::directory_iterator it(directory, code), end; !code && it != end; it.increment(code)) {
+    const std::string name = it->path().filename().string();
+    std::error_code ignored;
+    if (!it->is_regular_file(ignored) || (!name.ends_with(".csv") && !name.ends_with(".json"))) continue;
+    if (name.ends_with(kSidecarEnd)) {
+      const std::string file = it->path().string();
+      if (fs::exists(file.substr(0, file.size() - kSidecarEnd.size()), ignored)) continue;
+    }
+    names.push_back(it->path().string());
+  }
+  if (code) return Error{fmt::format("{}: {}", directory, code.message())};
+  if (names.empty()) return Error{fmt::format("{}: has no vector files (.csv, .json)", directory)};
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Expected<std::vector<std::string>> expand(std::span<const std::string> paths) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    std::error_code code;
+    const fs::file_status status = fs::status(path, code);
+    if (!fs::exists(status)) {
+      return Error{fmt::format("{}: {}", path, code ? code.message() : "no such file or directory")};
+    }
+    if (!fs::is_directory(status)) {
+      files.push_back(path);
+      continue;
+    }
+    auto found = files_of(path);
+    if (!found) return found.error();
+    files.insert(files.end(), found->begin(), found->end());
+  }
+  if (files.empty()) return Error{"nothing to check: give vector files or directories of them"};
+  return files;
+}
+
+Expected<ConformReport> check_all(std::span<const std::string> paths, const ConformOptions& options) {
+  const auto files = expand(paths);
+  if (!files) return files.error();
+  uint64 total = 0;
+  for (const std::string& file : *files) {
+    std::error_code ignored;
+    const std::uintmax_t size = fs::file_size(file, ignored);
+    if (size != std::numeric_limits<std::uintmax_t>::max()) total += size;
+  }
+  ByteProgress progress(options.execution.progress, total);
+  ConformReport report;
+  for (std::size_t begin = 0; begin < files->size(); begin += kOpenFiles) {
+    std::vector<Source> sources(std::min(kOpenFiles, files->size() - begin));
+    for (std::size_t i = 0; i < sources.size(); ++i) sources[i].report.path = (*files)[begin + i];
+    check_batch(sources, options, progress);
+    for (Source& source : sources) report.files.push_back(std::move(source.report));
+  }
+  return report;
+}
+
+}  // namespace
+
+uint64 FileReport::known_total() const noexcept {
+  return std::accumulate(known.begin(), known.end(), uint64{0});
+}
+
+uint64 ConformReport::rows() const noexcept {
+  uint64 sum = 0;
+  for (const FileReport& file : files) sum += file.rows;
+  return sum;
+}
+
+uint64 ConformReport::mismatches() const noexcept {
+  uint64 sum = 0;
+  for (const FileReport& file : files) sum += file.mismatches;
+  return sum;
+}
+
+std::size_t ConformReport::errors() const noexcept {
+  return static_cast<std::size_t>(
+      std::count_if(files.begin(), files.end(), [](const FileReport& file) { return file.error.has_value(); }));
+}
+
+Expected<ConformReport> conform(std::span<const std::string> paths, const ConformOptions& options) {
+  try {
+    return check_all(paths, options);
+  } catch (const std::bad_alloc&) {
+    return Error{"conform: no memory"};
+  } catch (const std::exception& failure) {
+    return Error{fmt::format("conform: {}", failure.what())};
+  }
+}
+
+}  // namespace bitcube::verify

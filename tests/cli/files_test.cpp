@@ -1,0 +1,73 @@
+// What all commands have in common: raw files, outputs that would hit an input, threads.
+#include "cli/program.hpp"
+
+namespace bitcube::test {
+namespace {
+
+TEST(Files, RawInAndOut) {
+  const TempDir dir;
+  const std::vector<float> a{1, 2, 3, 4, 5, 6};
+  const std::vector<float> b{1, -2, 0.5F, 1, -1, 2};
+  write_text(dir / "a.bin", to_text(std::as_bytes(std::span(a))));
+  write_text(dir / "b.bin", to_text(std::as_bytes(std::span(b))));
+  const std::string in_a = std::string(dir / "a.bin") + ":float32:2x3";
+  const std::string in_b = std::string(dir / "b.bin") + ":float32:3x2";
+  ASSERT_TRUE(succeeds(run({"matmul", in_a, in_b, "-o", dir / "d.bin"})));
+  const std::vector<float> d{-1, 6, 0.5F, 9};
+  EXPECT_EQ(read_text(dir / "d.bin"), to_text(std::as_bytes(std::span(d))));
+  ASSERT_TRUE(succeeds(run({"quantize", in_a, "--format", "hif4", "-o", dir / "a.safetensors"})));
+  ASSERT_TRUE(succeeds(run({"dequantize", dir / "a.safetensors", "-o", dir / "back.bin"})));
+  EXPECT_EQ(read_text(dir / "back.bin").size(), 24U);
+  EXPECT_TRUE(refuses({"matmul", dir / "a.bin", in_b}, "does not say its type and shape"));
+  EXPECT_TRUE(refuses({"matmul", in_a, in_b, "-o", dir / "a.bin"}, "is also an input"));
+}
+
+TEST(Files, GoldensNeverReplaceTheirInput) {
+  const TempDir dir;
+  save(dir / "golden_ea.bin", DType::kF32, {2, 2}, std::vector<float>{1, 2, 3, 4});
+  const std::string before = read_text(dir / "golden_ea.bin");
+  const std::string self = dir / ".";
+  EXPECT_TRUE(refuses({"quantize", std::string(dir / "golden_ea.bin") + ":float32:2x2", "--format", "hif4", "-o",
+                       dir / "w.safetensors", "--goldens", self},
+                      "bytes"));
+  std::filesystem::rename(dir / "golden_ea.bin", dir / "w.npy");
+  std::filesystem::create_symlink(dir / "w.npy", dir / "golden_ea.bin");
+  EXPECT_TRUE(refuses({"quantize", dir / "w.npy", "--format", "hif4", "-o", dir / "w.safetensors", "--goldens", self},
+                      "is also an input"));
+  EXPECT_EQ(read_text(dir / "w.npy"), before);
+  EXPECT_FALSE(std::filesystem::exists(dir / "w.safetensors"));
+}
+
+// More threads than cores are no error and no message.
+TEST(Files, AnyThreadCount) {
+  const TempDir dir;
+  save(dir / "a.npy", DType::kF32, {70, 70}, std::vector<float>(4900, 0.5F));
+  std::string first;
+  for (const std::string threads : {"1", "2", "3", "64", "0"}) {
+    const Outcome outcome = run({"matmul", dir / "a.npy", dir / "a.npy", "--threads", threads, "--json"});
+    EXPECT_TRUE(succeeds(outcome)) << threads;
+    const std::string hash = outcome.json()["sha256"];
+    if (first.empty()) first = hash;
+    EXPECT_EQ(hash, first);
+  }
+}
+
+TEST(Files, NothingFiniteHasNoFigure) {
+  const TempDir dir;
+  save(dir / "nan.npy", DType::kU16, {1, 4}, std::vector<std::uint16_t>(4, 0x7FC0));
+  const Outcome outcome = run({"quantize", dir / "nan.npy", "--format", "hif4", "-o", dir / "w.st", "--json"});
+  ASSERT_EQ(outcome.exit, 0);
+  EXPECT_TRUE(outcome.json()["error"]["sqnr_db"].is_null());
+}
+
+TEST(Files, Uint16OperandsSayWhatTheyAre) {
+  const TempDir dir;
+  save(dir / "a.npy", DType::kU16, {1, 1}, std::vector<std::uint16_t>{0x3F80});
+  const Outcome guess = run({"matmul", dir / "a.npy", dir / "a.npy"});
+  EXPECT_EQ(guess.exit, 0);
+  EXPECT_NE(guess.err.find("--a-type bf16"), std::string::npos) << guess.err;
+  EXPECT_TRUE(succeeds(run({"matmul", dir / "a.npy", dir / "a.npy", "--a-type", "bf16", "--b-type", "bf16"})));
+}
+
+}  // namespace
+}  // namespace bitcube::test
