@@ -107,6 +107,7 @@ std::string_view closest(std::string_view text, std::span<const std::string_view
 }
 
 Error unknown_name(std::string_view option, std::string_view text, std::span<const std::string_view> names) {
+  text.remove_prefix(text.starts_with(' ') ? 1 : 0);  // the mark of a negative value, see mark_negative_values()
   const std::string_view near = closest(text, names);
   const std::string hint = near.empty() ? "" : fmt::format("; did you mean {}?", near);
   return Error{fmt::format("{}: unknown name '{}'{} (choose from {})", option, text, hint, fmt::join(names, ", "))};

@@ -1,5 +1,6 @@
 // bitcube convert: values through the conversion of TCVT, one lane each.
 #include <unistd.h>
+#include <algorithm>
 
 #include <array>
 #include <cerrno>
@@ -13,6 +14,13 @@
 
 namespace bitcube::cli {
 namespace {
+
+/// A text that somebody typed, cut to what a message can hold.
+std::string abbreviated(std::string_view text) {
+  constexpr std::size_t limit = 60;
+  if (text.size() <= limit) return std::string(text);
+  return fmt::format("{}... ({} characters)", text.substr(0, limit), text.size());
+}
 
 constexpr std::string_view kReal = "real";
 constexpr char kMark = ' ';  // before a negative number that CLI11 must leave alone
@@ -102,7 +110,7 @@ Expected<uint64> source_bits(const Format& from, std::string_view text) {
     return Error{fmt::format("{}: a bit pattern of {} has no sign", text, from.name)};
   }
   const RealLiteral literal = parse_real(text);
-  if (literal.fault != nullptr) return Error{fmt::format("{}: {}", text, literal.fault)};
+  if (literal.fault != nullptr) return Error{fmt::format("{}: {}", abbreviated(text), literal.fault)};
   const auto code = exact_code(from, literal);
   if (code) return *code;
   return Error{
@@ -115,7 +123,7 @@ Expected<Row> convert_text(const Conversion& conversion, const std::string& text
   row.input = text;
   if (conversion.from == nullptr) {
     const RealLiteral literal = parse_real(text);
-    if (literal.fault != nullptr) return Error{fmt::format("'{}': {}", text, literal.fault)};
+    if (literal.fault != nullptr) return Error{fmt::format("'{}': {}", abbreviated(text), literal.fault)};
     row.result = convert_value(*conversion.to, literal.cls, literal.real, conversion.control);
     return row;
   }
@@ -221,6 +229,13 @@ Expected<Exit> run(const Options& options, const Console& console) {
 
 void mark_negative_values(std::vector<std::string>& arguments) {
   if (arguments.empty() || arguments.front() != "convert") return;
+  const auto end_of_options = std::find(arguments.begin(), arguments.end(), "--");
+  if (end_of_options != arguments.end()) {
+    for (auto it = end_of_options + 1; it != arguments.end(); ++it) {
+      if (it->size() > 1 && it->front() == '-') it->insert(it->begin(), kMark);
+    }
+    arguments.erase(end_of_options);
+  }
   for (std::string& argument : arguments) {
     if (argument.size() < 2 || argument[0] != '-') continue;
     const bool number = argument[1] == '.' || (argument[1] >= '0' && argument[1] <= '9');

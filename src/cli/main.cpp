@@ -40,7 +40,8 @@ std::string usage_message(const CLI::App& root, const CLI::ParseError& problem) 
   const auto extras = root.remaining(true);
   const auto odd = std::find_if(extras.begin(), extras.end(), [](const std::string& s) { return s.starts_with('-'); });
   if (odd != extras.end() || (dynamic_cast<const CLI::ExtrasError*>(&problem) != nullptr && !extras.empty())) {
-    const std::string& argument = odd != extras.end() ? *odd : extras.front();
+    std::string argument = odd != extras.end() ? *odd : extras.front();
+    if (argument.starts_with(' ')) argument.erase(0, 1);  // the mark of a negative value
     text = fmt::format("unexpected argument '{}'", argument);
     std::vector<std::string> options;
     for (const CLI::Option* option : command.get_options()) {

@@ -77,6 +77,14 @@ TEST(Convert, NegativeValuesAreNoOptions) {
   expect_all(marked);
 }
 
+TEST(Convert, WhatFollowsTheDoubleDashIsAValue) {
+  const Outcome outcome = run({"convert", "-1", "--to", "e4m3", "--", "-2", "-inf"});
+  EXPECT_TRUE(succeeds(outcome));
+  EXPECT_EQ(run({"convert", "--to", "e4m3", "-1", "-2", "-inf"}).out, outcome.out);
+  EXPECT_TRUE(refuses({"convert", "--to", "e4m3", "--profile", "-1", "1"}, "unknown name '-1'"));
+  EXPECT_TRUE(refuses({"convert", "--to", "e4m3", std::string(5000, '7')}, "... (5000 characters)"));
+}
+
 TEST(Convert, DefaultRounding) {
   EXPECT_EQ(convert_one({"--to", "s8"}, "-2.5")["bits"], "0xFE");
   EXPECT_EQ(convert_one({"--to", "s8"}, "1.75")["rounding"], "RTZ");
