@@ -80,8 +80,8 @@ void print_formats() {
 
 void print_rounding() {
   fmt::print(
-      "\n## Rounding modes\n\nRMode: the B.DATR encoding; 0 asks for the default of the operation: RTZ from float "
-      "to integer, otherwise RNE.\n\n| RMode | Name | Meaning |\n|---:|---|---|\n");
+      "\n## Rounding modes\n\nRMode: the B.DATR encoding; 0 asks for the default of the operation: RTZ in a TCVT from "
+      "float to integer, otherwise RNE.\n\n| RMode | Name | Meaning |\n|---:|---|---|\n");
   for (const RoundingInfo& r : roundings) {
     fmt::print("| {} | {} | {} |\n", static_cast<int>(r.mode), r.name, r.meaning);
   }
@@ -90,10 +90,14 @@ void print_rounding() {
 
 void print_flags() {
   constexpr std::string_view meanings[] = {
-      "a signalling NaN was quieted, a NaN or infinity became an integer, a scale format met a negative or a zero",
-      "never raised by these operations", "beyond the range, before or after rounding",
-      "inexact, and below the smallest normal in the reading that the profile names",
-      "the delivered value is not the exact one"};
+      "a signalling NaN or an invalid encoding was consumed; a NaN became an integer, an infinity did without being "
+      "saturated (in TCVT always); E8M0 from NaN, zero or a negative number, E6M2 from a negative number",
+      "never raised by these operations",
+      "a result, or the S5, S9 or S17 intermediate, beyond its range; an infinity clamped by Sat; |x| of the S32 "
+      "minimum",
+      "inexact, and below the smallest normal in the reading that the profile names; the packed and the scale formats "
+      "have their own rule, the same in every profile",
+      "the delivered value is not the exact one; with OF and UF always, but for |x| of the S32 minimum"};
   fmt::print("\n## Status flags\n\n| Bit | Value | Name | Raised when |\n|---:|---:|---|---|\n");
   for (std::size_t i = 0; i < flag_names.size(); ++i) {
     fmt::print("| {} | 0x{:02X} | {} | {} |\n", i, static_cast<int>(flag_names[i].flag), flag_names[i].name,

@@ -85,6 +85,17 @@ void add_threads(CLI::App& command, unsigned& threads) {
       ->check(CLI::Range(0U, 1024U).description(""));
 }
 
+CLI::Validator whole_number(uint64 limit) {
+  return {[limit](const std::string& text) {
+            uint64 value = 0;
+            const char* end = text.data() + text.size();
+            const auto parsed = std::from_chars(text.data(), end, value);
+            if (parsed.ec == std::errc() && parsed.ptr == end && value <= limit) return std::string();
+            return fmt::format("'{}' is no whole number from 0 to {}", text, limit);
+          },
+          ""};
+}
+
 void add_examples(CLI::App& command, std::string_view lines) {
   command.footer("Examples:\n" + std::string(lines));
 }

@@ -63,6 +63,8 @@ class Console {
 /// --json, which main() has seen already.
 void add_json(CLI::App& command);
 void add_threads(CLI::App& command, unsigned& threads);
+/// A check of options that count: CLI11 would take -1 for a very large number.
+CLI::Validator whole_number(uint64 limit);
 /// The last lines of --help.
 void add_examples(CLI::App& command, std::string_view lines);
 

@@ -157,7 +157,9 @@ void add_conform(CLI::App& root, const Console& console, Action& action) {
       .add_option("--profile", options->profile,
                   "Conversion profile of files without such a column; default: their sidecar's, else asl")
       ->type_name(choices(conversion_profiles));
-  command.add_option("--first", options->first, "Show so many mismatches of each file; default: 10")->type_name("N");
+  command.add_option("--first", options->first, "Show so many mismatches of each file; default: 10")
+      ->type_name("N")
+      ->check(whole_number(1'000'000));
   add_threads(command, options->threads);
   add_json(command);
   add_examples(command,

@@ -119,8 +119,11 @@ void add_study(CLI::App& root, const Console& console, Action& action) {
       "gaussian", "MSE and SQNR of every format on N(0, sigma^2), and whether published numbers hold");
   const auto options = std::make_shared<Options>();
   gaussian.add_option("--samples", options->samples, "Samples for each sigma, a multiple of 4096; default: 4194304")
-      ->type_name("N");
-  gaussian.add_option("--seed", options->seed, "Seed of the samples; default: 1")->type_name("S");
+      ->type_name("N")
+      ->check(whole_number(uint64{1} << 36));
+  gaussian.add_option("--seed", options->seed, "Seed of the samples; default: 1")
+      ->type_name("S")
+      ->check(whole_number(~uint64{0}));
   add_threads(gaussian, options->threads);
   add_json(gaussian);
   add_examples(gaussian,

@@ -45,9 +45,12 @@ void add_vectors(CLI::App& root, const Console& console, Action& action) {
   CLI::App& command = *root.add_subcommand("vectors", "Write golden vector files, corner cases first");
   const auto options = std::make_shared<Options>();
   command.add_option("--what", options->what, "Which rows")->type_name(choices(verify::vector_kinds()))->required();
-  command.add_option("--seed", options->seed, "Seed of the random rows; default: 1")->type_name("S");
+  command.add_option("--seed", options->seed, "Seed of the random rows; default: 1")
+      ->type_name("S")
+      ->check(whole_number(~uint64{0}));
   command.add_option("--count", options->count, "Rows, at most half of them corner cases; default: 10000")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(whole_number(1'000'000'000));
   command
       .add_option("--profile", options->profile,
                   "Conversion, HiF4 or accumulation profile; default: pto, or all of them where rows name theirs")

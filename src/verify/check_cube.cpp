@@ -218,7 +218,7 @@ void check_postprocess(Record& r) {
     p.profile = &r.profile();
     const Encoded got = postprocess_element(p, accumulator, word);
     r.decided_by(postprocess_clause(p, accumulator, word, got, r.differs_in_flags_only(8)));
-  } else if (!r.writing() && output.type == DataType::s4x2 && (r.word(8) >> 4) != 0) {
+  } else if (!r.writing() && output.type == DataType::s4x2 && (r.word(8) >> 4) == ~uint64{0} >> 4) {
     r.known(KnownRule::s4x2_sign_extension);
   }
 }

@@ -137,7 +137,9 @@ class Example {
 
 std::string packed(const Hif4Group& g) {
   std::string text;
-  for (std::size_t q = 0; q < g.codes.size(); q += 2) append_digits(text, g.codes[q] | g.codes[q + 1] << 4U, 2);
+  for (std::size_t q = 0; q < g.codes.size(); q += 2) {
+    append_digits(text, uint64{g.codes[q]} | uint64{g.codes[q + 1]} << 4, 2);
+  }
   return text;
 }
 

@@ -15,7 +15,7 @@ struct Entry {
 
 constexpr Entry form(CheckRow check, std::string_view name, std::string_view columns, std::string_view alias,
                      std::size_t inputs, std::string_view clause, Profiles profiles, std::string_view meaning) {
-  const bool open_end = check == check_fpatr_mode;  // "nothing after it"
+  const bool open_end = name == "fpatr_modes";  // "nothing after it"
   return {{name, columns, alias, inputs, meaning, clause, profiles == of_run, profiles == by_row, open_end}, check};
 }
 

@@ -176,7 +176,7 @@ bool asl_has_rule(const Pair& pair) {
 }
 
 /// Conversions under the profiles of the rows; e8m0.csv has neither these columns nor that of the destination.
-RowSource conversion_rows(std::vector<Pair> pairs, std::vector<std::string> profiles, bool pair_columns) {
+RowSource conversion_rows(const std::vector<Pair>& pairs, const std::vector<std::string>& profiles, bool pair_columns) {
   struct Corner {
     std::size_t pair;
     uint64 word;
@@ -214,22 +214,22 @@ RowSource conversion_rows(std::vector<Pair> pairs, std::vector<std::string> prof
 }
 
 RowSource tcvt_rows(std::string_view profile) {
-  auto pairs = pairs_where([](const Format& from, const Format& to) {
+  const auto pairs = pairs_where([](const Format& from, const Format& to) {
     return !is_scale_type(from) && !is_scale_type(to) && !(from.is_integer() && to.is_integer());
   });
-  return conversion_rows(std::move(pairs), names_or(profile, conversion_profiles), true);
+  return conversion_rows(pairs, names_or(profile, conversion_profiles), true);
 }
 
 RowSource tcvt_scale_rows(std::string_view profile) {
-  auto pairs = pairs_where([](const Format& from, const Format& to) {
+  const auto pairs = pairs_where([](const Format& from, const Format& to) {
     return (is_scale_type(from) || is_scale_type(to)) && to.type != DataType::e8m0;
   });
-  return conversion_rows(std::move(pairs), names_or(profile, conversion_profiles), true);
+  return conversion_rows(pairs, names_or(profile, conversion_profiles), true);
 }
 
 RowSource e8m0_rows(std::string_view) {
-  auto pairs = pairs_where([](const Format&, const Format& to) { return to.type == DataType::e8m0; });
-  return conversion_rows(std::move(pairs), {std::string(pto_profile.name)}, false);
+  const auto pairs = pairs_where([](const Format&, const Format& to) { return to.type == DataType::e8m0; });
+  return conversion_rows(pairs, {std::string(pto_profile.name)}, false);
 }
 
 RowSource tcvt_integer_rows(std::string_view) {
@@ -294,7 +294,7 @@ RowSource tquant_rows(std::string_view) {
   };
   const std::vector<uint64> specials = corner_words(fp32);
   const std::vector<Real> bounds = thresholds(format_of(DataType::u8));
-  return {2 * 14 * kMultipliers.size() * 6 * (specials.size() + 6 * bounds.size()),
+  return {uint64{2} * 14 * kMultipliers.size() * 6 * (specials.size() + 6 * bounds.size()),
           [=](uint64 i, Inputs& inputs) {
             Coordinates at(i);
             const uint64 point = at.take(specials.size() + 6 * bounds.size());
@@ -336,7 +336,7 @@ RowSource tdequant_rows(std::string_view) {
     inputs.emplace_back(roundings[rounding].name);
     for (const uint64 word : {q, multiplier, zero_point}) inputs.push_back(word_text(word));
   };
-  return {256 * 2 * 7 * kMultipliers.size() * 6,
+  return {uint64{256} * 2 * 7 * kMultipliers.size() * 6,
           [=](uint64 i, Inputs& inputs) {
             Coordinates at(i);
             const uint64 q = at.take(256);
@@ -361,7 +361,7 @@ RowSource mode_rows(std::string_view) {
 }
 
 RowSource field_rows(std::string_view) {
-  return {64 * 8 * 16 * 16,
+  return {uint64{64} * 8 * 16 * 16,
           [](uint64 i, Inputs& inputs) {
             Coordinates at(i);
             for (const uint64 base : {64U, 8U, 16U, 16U}) inputs.push_back(fmt::format("{}", at.take(base)));
@@ -376,7 +376,7 @@ constexpr std::size_t kLegalScales = 8;  // the first ones
 
 RowSource quant_parameter_rows(std::string_view) {
   // Around legal words one bit is set; 64 stands for none.
-  return {64 * 65 * kScales.size() * 4,
+  return {uint64{64} * 65 * kScales.size() * 4,
           [](uint64 i, Inputs& inputs) {
             Coordinates at(i);
             const auto code = static_cast<unsigned>(at.take(64));
@@ -542,7 +542,7 @@ RowSource reduction_rows(std::string_view) {
     inputs.push_back(word_text(a));
     inputs.push_back(word_text(b));
   };
-  return {3 * 2 * most * most,
+  return {uint64{3} * 2 * most * most,
           [=](uint64 i, Inputs& inputs) {
             Coordinates at(i);
             const uint64 type = at.take(3);

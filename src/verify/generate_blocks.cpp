@@ -107,7 +107,7 @@ std::size_t group_size(Random& random, std::size_t most) noexcept {
 
 /// A group whose maximum gives the E6M2 scale 2^e * (1 + m/4); the others lie where micro-exponents or lanes change.
 void fill_hif4(Pattern pattern, Random& random, std::vector<uint64>& words) {
-  const uint64 code = 4 * 20 + random.below(4 * 40);
+  const uint64 code = 80 + random.below(160);
   const Real scale = decode(e6m2, code).real;
   const Real largest = multiply(scale, {.significand = 7});
   if (pattern == Pattern::scale) {  // every fraction of a maximum: ties of E6M2 and of the product with 1/7

@@ -206,6 +206,7 @@ Noise measure_int8(std::span<const std::uint16_t> row) {
 
 std::vector<Contender> contenders() {
   std::vector<Contender> list;
+  list.reserve(hif4_profiles.size() + scale_rules.size() + 8);
   const std::vector<double> e8m0_values = code_values(e8m0);
   const std::vector<double> e4m3_values = code_values(e4m3);
   for (const Hif4Profile& profile : hif4_profiles) {

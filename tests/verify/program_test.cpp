@@ -65,6 +65,19 @@ TEST(ConformProgram, OutputDoesNotDependOnThreads) {
   EXPECT_EQ(run(one).out, run(many).out);
 }
 
+// CLI11 takes -5 for 2^64 - 5 where an option is unsigned.
+TEST(VectorsProgram, CountsAreWholeNumbers) {
+  const TempDir dir;
+  const std::string path = dir / "v.csv";
+  for (const std::string count : {"-5", "1.5", "1e3", "99999999999999999999", "2000000000", "x"}) {
+    EXPECT_TRUE(refuses({"vectors", "--what", "e8m0", "--count", count, "-o", path}, "no whole number")) << count;
+  }
+  EXPECT_TRUE(refuses({"vectors", "--what", "e8m0", "--seed", "18446744073709551616", "-o", path}, "no whole number"));
+  EXPECT_TRUE(refuses({"study", "gaussian", "--samples", "-4096"}, "no whole number"));
+  EXPECT_TRUE(refuses({"conform", vector_path("e8m0.csv").string(), "--first", "-1"}, "no whole number"));
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
 TEST(VectorsProgram, WritesWhatConformReads) {
   const TempDir dir;
   const std::string path = dir / "post.csv";

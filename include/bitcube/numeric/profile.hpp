@@ -31,7 +31,7 @@ inline constexpr std::array<ConversionProfile, 3> conversion_profiles{{
     {"pto", Tininess::after, Tininess::after, false, 6, false, true,
      "ADR 0085: tininess after rounding, FP8 overflow tested before rounding"},
     {"asl", Tininess::before, Tininess::result, false, 6, false, false,
-     "the executable specification 0.58.3: as pto, with its own underflow flags"},
+     "the executable specification 0.58.3: as pto, with its own underflow flags and E2M1 codes 1, 9 normal"},
     {"ocp", Tininess::after, Tininess::after, true, 7, true, true,
      "OCP OFP8/MX conventions: FP8 overflow after rounding, E2M1 saturates to 6.0, E4M3 keeps -0"},
 }};
