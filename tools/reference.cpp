@@ -9,6 +9,8 @@
 
 #include "bitcube/cube/accumulate.hpp"
 #include "bitcube/cube/postprocess_matrix.hpp"
+#include "bitcube/isa/text.hpp"
+#include "bitcube/machine/rules.hpp"
 #include "bitcube/numeric/convert.hpp"
 #include "bitcube/numeric/fp19.hpp"
 #include "bitcube/quantize/tensor.hpp"
@@ -167,6 +169,37 @@ void print_blocks() {
   }
 }
 
+/// A | would end the cell.
+std::string cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+  return out;
+}
+
+void print_instructions() {
+  fmt::print(
+      "\n## Instruction words\n\nFields from the highest bit down; fixed ones are part of mask and match.\n\n"
+      "| Mnemonic | Bytes | Mask | Match | Fields | Contract |\n|---|---:|---|---|---|---|\n");
+  for (const isa::FormRow& form : isa::list_forms()) {
+    std::string fields;
+    for (const isa::FieldRow& f : form.fields) {
+      if (f.fixed) continue;
+      fields += fmt::format("{}{} {}", fields.empty() ? "" : ", ", f.name, f.bits);
+    }
+    fmt::print("| {} | {} | {:0{}X} | {:0{}X} | {} | {} |\n", cell(form.mnemonic), form.length, form.mask,
+               2 * form.length, form.match, 2 * form.length, cell(fields), form.clause);
+  }
+}
+
+void print_rules() {
+  fmt::print(
+      "\n## Legality rules\n\nA bundle is rejected by the first rule that it breaks, and nothing changes.\n\n"
+      "| Rule | Fault | Requires |\n|---|---|---|\n");
+  for (const machine::Rule& rule : machine::rules()) {
+    fmt::print("| {} | {} | {} |\n", rule.name, machine::name_of(rule.fault), cell(rule.text));
+  }
+}
+
 void print_reference() {
   fmt::print(
       "# Quick reference\n\nMade from the tables of the code by `build/bitcube_reference`; a test compares the "
@@ -181,6 +214,8 @@ void print_reference() {
   print_named("MX scale rules", "--scale", scale_rules);
   print_named("Accumulation profiles", "--accumulate", accumulation_profiles);
   print_prequant();
+  print_instructions();
+  print_rules();
 }
 
 }  // namespace
