@@ -83,6 +83,8 @@ std::string ending(const Options& options, const program::RunResult& r) {
       return fmt::format("{}: the bundle waits for S{}, and nothing will make it ready", at, r.waiting_for);
     case End::limit:
       return fmt::format("{}: not finished after {} instructions (--max-steps)", at, r.steps);
+    case End::cut_off:
+      return fmt::format("{}: the end of the program cuts this word off", at);
     case End::completed:
       break;
   }
@@ -185,7 +187,7 @@ Expected<Exit> run(const Options& options, const Console& console) {
   if (auto done = commit_all(all); !done) return done.error();
   if (result.end != End::completed) {
     console.error(message);
-    return Exit::fault;
+    return result.end == End::cut_off ? Exit::error : Exit::fault;
   }
   return result.ok() ? Exit::success : Exit::differences;
 }
@@ -204,7 +206,8 @@ void add_run(CLI::App& root, const Console& console, Action& action) {
       ->type_name("s.json");
   command.add_option("--dump-state", options->dump, "Write the state at the end")->type_name("s.json");
   command.add_option("--max-steps", options->max_steps, "Stop after so many instructions; default: 10000000")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(whole_number(uint64{1} << 62));
   add_json(command);
   add_examples(command,
                "  bitcube run examples/programs/w1.s\n"

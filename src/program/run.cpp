@@ -143,6 +143,11 @@ class Runner {
     }
     const isa::Word word = word_at(state.memory, pc);
     const uint64 next = pc + word.length;
+    const uint64 offset = pc - image_.origin;
+    if (offset < image_.bytes.size() && image_.bytes.size() - offset < word.length) {  // zeros follow in the memory
+      stop(RunResult::End::cut_off, pc, position);
+      return;
+    }
     if (unchanged_behind(next)) before_ = state;
     Header header_before;
     if (options_.observer) header_before = state.header;

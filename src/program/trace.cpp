@@ -207,7 +207,7 @@ Json step_json(const Event& event, const TraceOptions& options) {
 }
 
 std::string_view name_of(RunResult::End end) noexcept {
-  constexpr std::array<std::string_view, 4> names{"completed", "fault", "waiting", "limit"};
+  constexpr std::array<std::string_view, 5> names{"completed", "fault", "waiting", "limit", "cut_off"};
   return names[static_cast<std::size_t>(end)];
 }
 

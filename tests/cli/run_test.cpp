@@ -80,6 +80,15 @@ TEST(Run, ExitCodes) {
   EXPECT_NE(skipped.out.find("0 of 1 expectations hold, 1 were not reached"), std::string::npos) << skipped.out;
 }
 
+TEST(Run, CutOffWordsAndCounts) {
+  const TempDir dir;
+  write_text(dir / "cut.bin", std::string("\x81\x11", 2));
+  const Outcome cut = run({"run", dir / "cut.bin"});
+  EXPECT_EQ(cut.exit, 2);
+  EXPECT_NE(cut.err.find("cuts this word off"), std::string::npos) << cut.err;
+  EXPECT_TRUE(refuses({"run", dir / "cut.bin", "--max-steps", "-5"}, "no whole number"));
+}
+
 TEST(Run, Json) {
   const Json json = run({"run", examples + "w1.s", "--json"}).json();
   EXPECT_EQ(json["result"], "completed");

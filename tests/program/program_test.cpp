@@ -368,6 +368,24 @@ TEST(Run, LeavesTheProgram) {
   EXPECT_EQ(ran.result.position.line, 0);
 }
 
+// What follows the program in memory is zero, and would make a stop of half a word.
+TEST(Run, AWordThatTheEndCutsOff) {
+  for (const char* text : {".byte 0x01\n", ".half 0x0033\n", "C.BSTART DIRECT, 1\n.half 0x1181\n"}) {
+    const Ran ran = run_text(text);
+    EXPECT_EQ(ran.result.end, RunResult::End::cut_off) << text;
+    EXPECT_EQ(ran.result.bundles, 0U) << text;
+  }
+  const auto whole = Program::parse(w1(""), "p.s");
+  ASSERT_TRUE(whole);
+  auto bytes = whole->bytes();
+  for (std::size_t n = bytes.size() - 1; n > bytes.size() - 4; --n) {
+    const auto cut = Program::from_bytes({bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n)}, "p.bin");
+    ASSERT_TRUE(cut);
+    machine::Core core;
+    EXPECT_NE(run(*cut, core).end, RunResult::End::completed) << n;
+  }
+}
+
 TEST(Run, Words) {
   const auto text = Program::parse(w1(""), "p.s");
   ASSERT_TRUE(text);

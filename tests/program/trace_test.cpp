@@ -128,7 +128,7 @@ TEST(Trace, TheFailedRuleIsAmongTheAsked) {
         "BSTART.TLOAD FP32\nB.IOT mask=1000, <last>, ->T<1>\nBSTOP\n", "BSTART.VEC TCVT, FP32\nBSTOP\n",
         "BSTART.SFU TQUANT, FP32\nB.IOT T#1, mask=1000, <last>, ->T<1>\nBSTOP\n", "BSTART.TMATMUL FP16\nBSTOP\n",
         "BSTART.TMATMUL FP16\nB.CATR DR=1\nBSTART.TLOAD FP32\n", "BSTART.TLOAD FP32\nB.FPATR 0,0,0,0,0,0,0,0,0,0\n",
-        "BSTART.TEPL 1, 1, FP32\nBSTOP\n", ".byte 1\n"}) {
+        "BSTART.TEPL 1, 1, FP32\nBSTOP\n", ".word 0x0F000001\n"}) {
     bool failed = false;
     for (const std::string& line : trace_of(text, {.checks = true})) {
       const Json json = Json::parse(line);

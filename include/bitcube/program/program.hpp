@@ -115,6 +115,7 @@ struct RunResult {
     fault,      // an architectural fault that no expectation asked for
     waiting,    // the bundle waits for a Shared Tile, and no expectation asked for that
     limit,      // max_steps
+    cut_off,    // the end of the program falls inside a word, which is therefore not executed
   };
   End end = End::completed;
   uint64 steps = 0;
