@@ -14,6 +14,9 @@
 namespace bitcube::verify {
 namespace {
 
+// Every random number and coordinate has a statement of its own, or a place in an order that C++ fixes: compilers
+// evaluate the operands of | and the arguments of a call in different orders, and the files must not depend on that.
+
 const std::string& text_of(bool value) {
   static const std::array<std::string, 2> texts{"0", "1"};
   return texts[value ? 1 : 0];
@@ -144,7 +147,8 @@ RowSource encoder_rows(std::string_view) {
             const int e = low + static_cast<int>(random.below(static_cast<uint64>(high - low)));
             x.exponent = e - bit_length(x.significand);
             inputs.emplace_back(f.name);
-            push_control(random.below(7), random.chance(2), inputs);
+            const uint64 rounding = random.below(7);
+            push_control(rounding, random.chance(2), inputs);
             inputs.push_back(decimal(x));
             inputs.push_back(fmt::format("{}", x.exponent));
           }};

@@ -13,6 +13,9 @@
 namespace bitcube::verify {
 namespace {
 
+// Every random number has a statement of its own, or a place in an order that C++ fixes: compilers evaluate the
+// operands of | and the arguments of a call in different orders, and the files must not depend on that.
+
 /// A corner with this index has details of its own, which do not depend on the seed of the file.
 Random details_of(uint64 index) noexcept {
   return Random(Random::mix(index + 1));
@@ -112,7 +115,8 @@ void fill_hif4(Pattern pattern, Random& random, std::vector<uint64>& words) {
   const Real largest = multiply(scale, {.significand = 7});
   if (pattern == Pattern::scale) {  // every fraction of a maximum: ties of E6M2 and of the product with 1/7
     fill_spread(random, bf16, 100 + random.below(40), 6, words);
-    const uint64 top = (141 + random.below(3)) << 7 | random.below(128);
+    const uint64 exponent = 141 + random.below(3);
+    const uint64 top = exponent << 7 | random.below(128);
     words[random.below(words.size())] = with_sign(bf16, top, random.chance(2));
     return;
   }
@@ -167,8 +171,10 @@ void fill_mx(Pattern pattern, Random& random, const MxGroupKind& kind, std::vect
   for (const Real& bound : thresholds(*kind.element)) {
     if (compare_magnitude(element(bound), largest) <= 0) bounds.push_back(element(bound));
   }
-  for (uint64& word : words)
-    word = word_near(f, random.pick(bounds), pattern == Pattern::ties ? 0 : small_step(random));
+  for (uint64& word : words) {
+    const Real& bound = random.pick(bounds);
+    word = word_near(f, bound, pattern == Pattern::ties ? 0 : small_step(random));
+  }
   // The maximum decides the scale: powers of two, the largest element, and what rounds up to the next power.
   Real top = largest;
   const uint64 choice = random.below(3);
