@@ -9,10 +9,11 @@ namespace bitcube {
 /// Called from any thread with the work done and the whole work, in the same unit; calls may come out of order.
 using Progress = std::function<void(std::size_t done, std::size_t total)>;
 
-/// Threads and progress of one call. Results never depend on them.
+/// How one call does its work. Results never depend on it.
 struct Execution {
-  unsigned threads = 0;  // 0: all cores
-  Progress progress{};   // may be empty
+  unsigned threads = 0;    // 0: all cores
+  Progress progress{};     // may be empty
+  bool reference = false;  // the scalar definitions instead of the SIMD kernels
 };
 
 /// Runs body(i) for every i in [0, count) on execution.threads threads, and reports i-th completions as progress.
