@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <numeric>
 
+#include "cube/kernels/product.hpp"
 #include "guarded.hpp"
 
 namespace bitcube {
@@ -84,31 +86,66 @@ uint64 widen(const Format& accumulator, std::uint32_t word) {
   return accumulator.kind == Kind::signed_integer ? static_cast<uint64>(sign_extend(word, 32)) : uint64{word};
 }
 
-/// Computes the output in square tiles, so that each line is decoded once per tile. `Lane` is what `load` makes of a
-/// lane; `element` makes one output word of two lines of lanes.
+/// Output rows and columns to compute: all of them, or a choice.
+struct Outputs {
+  std::span<const std::size_t> rows;
+  std::span<const std::size_t> cols;
+};
+
+/// Computes outputs in square tiles, so that each line is decoded once per tile. `Lane` is what `load` makes of a lane;
+/// `element` makes one output word of two lines of lanes.
 template <typename Lane, typename Load, typename Element>
-void for_each_tile(const Operand& a, const Operand& b, Accumulators& out, const Execution& execution, const Load& load,
-                   const Element& element) {
+void for_each_tile(const Operand& a, const Operand& b, const Outputs& outputs, Accumulators& out,
+                   const Execution& execution, const Load& load, const Element& element) {
   constexpr std::size_t tile = 64;
   const std::size_t k = a.k;
-  const std::size_t tile_cols = (out.cols + tile - 1) / tile;
-  const std::size_t tile_rows = (out.rows + tile - 1) / tile;
+  const std::size_t tile_cols = (outputs.cols.size() + tile - 1) / tile;
+  const std::size_t tile_rows = (outputs.rows.size() + tile - 1) / tile;
   parallel_for(tile_rows * tile_cols, execution, [&](std::size_t index) {
-    const std::size_t row0 = index / tile_cols * tile;
-    const std::size_t col0 = index % tile_cols * tile;
-    const std::size_t rows = std::min(tile, out.rows - row0);
-    const std::size_t cols = std::min(tile, out.cols - col0);
-    std::vector<Lane> lanes((rows + cols) * k);
+    const auto part = [&](std::span<const std::size_t> lines, std::size_t i) {
+      return lines.subspan(i * tile, std::min(tile, lines.size() - i * tile));
+    };
+    const auto rows = part(outputs.rows, index / tile_cols);
+    const auto cols = part(outputs.cols, index % tile_cols);
+    std::vector<Lane> lanes((rows.size() + cols.size()) * k);
     const auto line = [&](std::size_t i) { return std::span<Lane>(lanes).subspan(i * k, k); };
-    for (std::size_t r = 0; r < rows; ++r) load(a, row0 + r, line(r));
-    for (std::size_t c = 0; c < cols; ++c) load(b, col0 + c, line(rows + c));
-    for (std::size_t r = 0; r < rows; ++r) {
-      for (std::size_t c = 0; c < cols; ++c) {
-        std::uint32_t& word = out.words[(row0 + r) * out.cols + col0 + c];
-        word = element(word, col0 + c, std::span<const Lane>(line(r)), std::span<const Lane>(line(rows + c)));
+    for (std::size_t r = 0; r < rows.size(); ++r) load(a, rows[r], line(r));
+    for (std::size_t c = 0; c < cols.size(); ++c) load(b, cols[c], line(rows.size() + c));
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      for (std::size_t c = 0; c < cols.size(); ++c) {
+        std::uint32_t& word = out.words[rows[r] * out.cols + cols[c]];
+        word = element(word, cols[c], std::span<const Lane>(line(r)), std::span<const Lane>(line(rows.size() + c)));
       }
     }
   });
+}
+
+/// The product by its definition. The words of `outputs` hold C or +0.
+void multiply_by_reference(const Operand& a, const Operand& b, const MatmulOptions& options, std::size_t group,
+                           const Outputs& outputs, Accumulators& out, const Execution& execution) {
+  const Format& accumulator = *out.format;
+  const bool raw = options.profile->kind == Accumulation::raw_carrier;
+  if (raw || accumulator.is_integer()) {
+    const auto element = [&](std::uint32_t c, std::size_t col, std::span<const uint64> x, std::span<const uint64> y) {
+      uint64 sum = widen(accumulator, c);
+      for (std::size_t k = 0; k < x.size(); ++k) sum += x[k] * y[k];
+      if (options.bias) sum += widen(accumulator, (*options.bias)[col]);
+      return static_cast<std::uint32_t>(sum);
+    };
+    for_each_tile<uint64>(a, b, outputs, out, execution, raw ? load_raw : load_integers, element);
+    return;
+  }
+  const auto element = [&](std::uint32_t c, std::size_t col, std::span<const Term> x, std::span<const Term> y) {
+    const std::uint32_t acc = accumulate(options.profile->kind, c, x, y, group);
+    return options.bias ? add_to_fp32(acc, addend_from_fp32((*options.bias)[col])) : acc;
+  };
+  for_each_tile<Term>(a, b, outputs, out, execution, load_terms, element);
+}
+
+std::vector<std::size_t> all_lines(const Operand& side) {
+  std::vector<std::size_t> lines(side.lines);
+  std::iota(lines.begin(), lines.end(), std::size_t{0});
+  return lines;
 }
 
 }  // namespace
@@ -180,23 +217,22 @@ Expected<Accumulators> multiply(const Operand& a, const Operand& b, const Matmul
     out.words.assign(elements, 0);
   }
 
-  const bool raw = options.profile->kind == Accumulation::raw_carrier;
-  if (raw || accumulator.is_integer()) {
-    const auto element = [&](std::uint32_t c, std::size_t col, std::span<const uint64> x, std::span<const uint64> y) {
-      uint64 sum = widen(accumulator, c);
-      for (std::size_t k = 0; k < x.size(); ++k) sum += x[k] * y[k];
-      if (options.bias) sum += widen(accumulator, (*options.bias)[col]);
-      return static_cast<std::uint32_t>(sum);
-    };
-    for_each_tile<uint64>(a, b, out, options.execution, raw ? load_raw : load_integers, element);
-    return out;
-  }
   const std::size_t group = options.group != 0 ? options.group : kind->group;
-  const auto element = [&](std::uint32_t c, std::size_t col, std::span<const Term> x, std::span<const Term> y) {
-    const std::uint32_t acc = accumulate(options.profile->kind, c, x, y, group);
-    return options.bias ? add_to_fp32(acc, addend_from_fp32((*options.bias)[col])) : acc;
-  };
-  for_each_tile<Term>(a, b, out, options.execution, load_terms, element);
+  if (!options.execution.reference) {
+    const auto reference = [&](std::span<const std::size_t> rows, std::span<const std::size_t> cols) {
+      for (const std::size_t r : rows) {
+        for (const std::size_t c : cols) {
+          const std::size_t i = r * out.cols + c;
+          out.words[i] = options.c ? (*options.c)[i] : 0;
+        }
+      }
+      multiply_by_reference(a, b, options, group, {rows, cols}, out, {.threads = options.execution.threads});
+    };
+    if (kernels::multiply(a, b, options, *kind, group, out, reference)) return out;
+  }
+  const std::vector<std::size_t> rows = all_lines(a);
+  const std::vector<std::size_t> cols = all_lines(b);
+  multiply_by_reference(a, b, options, group, {rows, cols}, out, options.execution);
   return out;
 }
 
