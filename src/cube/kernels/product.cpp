@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <mutex>
 #include <optional>
@@ -315,7 +316,8 @@ class Product {
                      std::size_t j) {
     constexpr std::size_t most = 14 * 32;
     alignas(64) std::array<std::uint32_t, most> edge;
-    alignas(64) std::array<double, most> exact;
+    alignas(64) std::array<double, 2 * most>
+        exact;  // three parts of f64 tiles, which are less than two thirds as large
     std::uint32_t* out = out_.words.data() + place.row * out_.cols + place.col;
     const bool whole = place.rows == kernels_.rows && place.cols == kernels_.cols;
     Tile tile;
@@ -330,13 +332,10 @@ class Product {
       tile.out_stride = kernels_.cols;
     }
     if (is_exact(choice_.method)) {
-      if (!sum_is_exact(a_block, i, b_block, j)) {
-        const std::scoped_lock lock(left_mutex_);
-        left_.push_back(place);
-        return;
-      }
+      if (!judge_sums(a_block, i, b_block, j, tile)) return leave(place);
       // Minus zero adds nothing; integer sums have lost the signs of zeros, which finish_outputs() looks after.
-      exact.fill(choice_.method == Method::f64_exact ? -0.0 : 0.0);
+      exact.fill(0);
+      if (choice_.method == Method::f64_exact) std::fill_n(exact.data(), kernels_.rows * kernels_.cols, -0.0);
       tile.exact = exact.data();
     }
     for (std::size_t chunk = 0; chunk < pass_chunks_; ++chunk) {
@@ -355,16 +354,21 @@ class Product {
       }
       kernels_.multiply(tile);
     }
-    if (kernels_.finish != nullptr) kernels_.finish(tile);
+    if (kernels_.finish != nullptr && !kernels_.finish(tile)) leave(place);
     if (whole) return;
     for (std::size_t r = 0; r < place.rows; ++r) {
       std::memcpy(out + r * out_.cols, edge.data() + r * kernels_.cols, place.cols * sizeof(std::uint32_t));
     }
   }
 
-  /// Whether binary64 holds every partial sum over all of K: all addends are multiples of one power of two, and the sum
-  /// of their magnitudes is at most 2^53 times as large.
-  bool sum_is_exact(Panels& a_block, std::size_t i, Panels& b_block, std::size_t j) const noexcept {
+  void leave(const Place& place) {
+    const std::scoped_lock lock(left_mutex_);
+    left_.push_back(place);
+  }
+
+  /// Tells whether binary64 holds every partial sum over all of K: all addends are multiples of one power of two, and
+  /// the sum of their magnitudes is at most 2^53 times as large. False where the method cannot do without that.
+  bool judge_sums(Panels& a_block, std::size_t i, Panels& b_block, std::size_t j, Tile& tile) const noexcept {
     ExponentRange a;
     ExponentRange b;
     for (std::size_t chunk = 0; chunk < pass_chunks_; ++chunk) {
@@ -375,7 +379,8 @@ class Product {
     const int spread = a.high - a.low + b.high - b.low;
     // An integer sum of a group is below 2^16: 64 products of at most 784.
     if (choice_.method == Method::i8_exact) return 16 + spread + ceil_log2(ceil_div(a_.k, choice_.group)) <= 53;
-    return spread + ceil_log2(a_.k) <= 53;
+    tile.sums_are_exact = spread + ceil_log2(a_.k) <= 53;
+    return true;
   }
 
   void finish_outputs(const Place& place) {
@@ -390,9 +395,7 @@ class Product {
       }
       kernels_.add_bias(row, options_.bias ? options_.bias->data() + place.col : nullptr, place.cols);
     }
-    if (!unsettled) return;
-    const std::scoped_lock lock(left_mutex_);
-    left_.push_back(place);
+    if (unsettled) leave(place);
   }
 
   /// Whether a lane of -0 may have become +0 on its way through integers. It shows only in a sum of zeros that starts

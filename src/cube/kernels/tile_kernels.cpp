@@ -57,18 +57,7 @@ void load_nibbles(const LaneView& lanes, std::size_t line, std::size_t count, st
                   Codes& to) noexcept {
   for (std::size_t i = 0; i < count; ++i) {
     std::uint8_t* row = to.bytes.data() + i * to.stride;
-    const std::size_t first = (line + i) * lanes.line_stride + k0 * lanes.lane_stride;
-    std::size_t k = 0;
-    if (lanes.lane_stride == 1 && first % 2 == 0) {
-      const std::uint8_t* from = lanes.data + first / 2;
-      for (; k + 1 < n; k += 2) {
-        const auto pair = static_cast<std::uint16_t>(from[k / 2]);
-        const auto two = static_cast<std::uint16_t>((pair | pair << 4) & 0x0F0F);
-        const auto spread = static_cast<std::uint16_t>((two & 0x000F) | (two & 0x0F00));
-        std::memcpy(row + k, &spread, 2);
-      }
-    }
-    for (; k < n; ++k) row[k] = static_cast<std::uint8_t>(lanes(line + i, k0 + k));
+    for (std::size_t k = 0; k < n; ++k) row[k] = static_cast<std::uint8_t>(lanes(line + i, k0 + k));
     std::memset(row + n, 0, to.stride - n);
   }
 }
@@ -130,11 +119,22 @@ int floor_log2(float x) noexcept {  // of a finite x above 0
   return bits >= 0x00800000 ? static_cast<int>(bits >> 23) - 127 : bit_length(uint64{bits}) - 150;
 }
 
-/// Scale of the group that begins at lane k: its value without the micro-exponents of HiF4.
-float scale_value(const Operand& side, std::size_t line, std::size_t k) noexcept {
+/// Scale word of the group that holds lane k.
+inline std::uint32_t scale_word(const Operand& side, std::size_t line, std::size_t k) noexcept {
+  const LaneView& scales = side.scales;
+  const bool hif4_side = side.format->type == DataType::hif4x2;
+  const std::size_t index = line * scales.line_stride + k / (hif4_side ? 64 : 32) * scales.lane_stride;
+  if (!hif4_side) return scales.data[index];
+  std::uint32_t word = 0;
+  std::memcpy(&word, scales.data + 4 * index, sizeof word);
+  return word;
+}
+
+/// Its value, without the micro-exponents of HiF4; 1 where there is none.
+inline float scale_value(const Operand& side, std::size_t line, std::size_t k) noexcept {
   if (!side.scaled()) return 1.0F;
-  const auto word = static_cast<unsigned>(side.scales(line, k / scale_group(*side.format)));
-  return side.format->type == DataType::hif4x2 ? e6m2_value(word & 0xFF) : e8m0_value(word & 0xFF);
+  const unsigned code = scale_word(side, line, k) & 0xFF;
+  return side.format->type == DataType::hif4x2 ? e6m2_value(code) : e8m0_value(code);
 }
 
 /// RNE32(acc + exact sum of the products) where binary64 was not sure of the rounding. The operands are FP32 values
@@ -217,6 +217,36 @@ constexpr std::size_t tile_cols64 = 2 * lanes64;
 static_assert(tile_cols <= most_lines);
 
 // ---- Decoding lines -----------------------------------------------------------------------------------------------
+
+/// 4-bit codes of consecutive lanes, two per byte, the even one in the low nibble: one per byte.
+void unpack_nibbles(const std::uint8_t* from, std::size_t n, std::uint8_t* to) {
+  const hn::FixedTag<std::uint8_t, 16> d16;
+  const auto low = hn::Set(d16, 0x0F);
+  std::size_t k = 0;
+  for (; k + 32 <= n; k += 32) {
+    const auto pairs = hn::LoadU(d16, from + k / 2);
+    const auto even = hn::And(pairs, low);
+    const auto odd =
+        hn::And(hn::BitCast(d16, hn::ShiftRight<4>(hn::BitCast(hn::FixedTag<std::uint16_t, 8>{}, pairs))), low);
+    hn::StoreU(hn::InterleaveLower(d16, even, odd), d16, to + k);
+    hn::StoreU(hn::InterleaveUpper(d16, even, odd), d16, to + k + 16);
+  }
+  for (; k < n; ++k) to[k] = static_cast<std::uint8_t>(from[k / 2] >> (4 * (k % 2)) & 0xF);
+}
+
+/// load_codes(), with a fast way for lines of packed 4-bit lanes.
+void load_lines(const LaneView& v, std::size_t line, std::size_t count, std::size_t k0, std::size_t n, Codes& to) {
+  if (v.lane_bits != 4 || v.lane_stride != 1 || v.line_stride % 2 != 0 || k0 % 2 != 0) {
+    return load_codes(v, line, count, k0, n, to);
+  }
+  to.word = 1;
+  to.stride = n + slack;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint8_t* row = to.bytes.data() + i * to.stride;
+    unpack_nibbles(v.data + ((line + i) * v.line_stride + k0) / 2, n, row);
+    std::memset(row + n, 0, slack);
+  }
+}
 
 /// Codes of a format with sign, exponent and fraction fields to FP32, exactly. The magnitude bits, moved to the place
 /// of FP32's, are the value times 2^(bias - 127), subnormals included, so one multiplication by a power of two is all.
@@ -320,7 +350,7 @@ void decode_hif4(const PackRequest& r, std::size_t line, std::size_t k0, const s
                  std::int8_t* out) {
   decode_nibbles(r.table, codes, n, out);
   for (std::size_t k = 0; k < n; k += hif4_group_lanes) {
-    apply_micro_exponents(static_cast<std::uint32_t>(r.side->scales(line, (k0 + k) / hif4_group_lanes)), out + k);
+    apply_micro_exponents(scale_word(*r.side, line, k0 + k), out + k);
   }
 }
 
@@ -538,6 +568,40 @@ void pack_f64(const PackRequest& r, std::size_t line, std::size_t k0, std::size_
   }
 }
 
+// Loops over the bytes of a group, which begins at a multiple of 16 and has zeros after a short end.
+
+bool all_zero(const std::int8_t* x, std::size_t n) {
+  const hn::FixedTag<std::int8_t, 16> d16;
+  auto any = hn::Zero(d16);
+  for (std::size_t k = 0; k < n; k += 16) any = hn::Or(any, hn::LoadU(d16, x + k));
+  return hn::AllTrue(d16, hn::Eq(any, hn::Zero(d16)));
+}
+
+/// Modulo 2^32, of signed or unsigned bytes.
+std::uint32_t sum_of(const std::int8_t* x, std::size_t n, bool is_signed) {
+  const hn::FixedTag<std::uint8_t, 16> d16;
+  const hn::FixedTag<std::uint64_t, 2> d2;
+  const auto flip = hn::Set(d16, is_signed ? 0x80 : 0);  // signed plus 128 is unsigned
+  auto sum = hn::Zero(d2);
+  const std::size_t whole = (n + 15) / 16 * 16;
+  for (std::size_t k = 0; k < whole; k += 16) {
+    const auto bytes = hn::LoadU(d16, reinterpret_cast<const std::uint8_t*>(x) + k);
+    sum = hn::Add(sum, hn::SumsOf8(hn::Xor(bytes, flip)));
+  }
+  const auto total = static_cast<std::uint32_t>(hn::GetLane(hn::SumOfLanes(d2, sum)));
+  return is_signed ? total - 128U * static_cast<std::uint32_t>(whole) : total;
+}
+
+/// Modulo 2^8; zeros follow as before.
+void add_offset(std::int8_t* x, std::size_t n, int offset) {
+  if (offset == 0) return;
+  const auto by = hn::Set(db, static_cast<std::uint8_t>(offset));
+  auto* bytes = reinterpret_cast<std::uint8_t*>(x);
+  for (std::size_t k = 0; k < n; k += hn::MaxLanes(db))
+    hn::StoreU(hn::Add(hn::LoadU(db, bytes + k), by), db, bytes + k);
+  std::memset(x + n, 0, slack);
+}
+
 /// Four 8-bit integers per unit, with scales and corrections. False where a scale is outside the range in which every
 /// product of two scales and a group sum is an FP32 value.
 bool pack_i8(const PackRequest& r, std::size_t line, std::size_t k0, std::size_t n, const std::uint8_t* codes,
@@ -553,18 +617,14 @@ bool pack_i8(const PackRequest& r, std::size_t line, std::size_t k0, std::size_t
   } else {
     std::memcpy(out, codes, n);
   }
-  const std::size_t padded = (n + 3) / 4 * 4;
-  std::memset(out + n, 0, padded - n);
+  std::memset(out + n, 0, slack);
   bool good = true;
   if (r.method != Method::i8_modulo) {
     const float unit = f.type == DataType::e2m1x2 ? 0.5F : 0.25F;
     for (std::size_t k = 0, g = 0; k < n; k += r.group, ++g) {
       const std::size_t count = std::min(r.group, n - k);
       float scale = scale_value(side, line, k0 + k) * unit;
-      std::uint8_t any = 0;
-      for (std::size_t i = 0; i < count; ++i)
-        any = static_cast<std::uint8_t>(any | static_cast<std::uint8_t>(out[k + i]));
-      if (scale == scale && any == 0) scale = 0;  // whatever the scale, the group adds zeros
+      if (scale == scale && all_zero(out + k, count)) scale = 0;  // whatever the scale, the group adds zeros
       if (scale > 0) {
         // |sum| < 2^16, so |sum * scale * scale| < 2^118, a multiple of 2^-148.
         const int e = floor_log2(scale);
@@ -574,24 +634,17 @@ bool pack_i8(const PackRequest& r, std::size_t line, std::size_t k0, std::size_t
       to.beside->scales[to.per_group(g)] = scale;
     }
   }
+  add_offset(out, n, r.offset);
   // One correction per group of A, or of the chunk; B has one for the chunk, with the methods without groups.
+  if (r.is_b && (r.method != Method::i8_modulo || r.other_offset == 0)) {
+    if (r.method == Method::i8_modulo) to.beside->sums[to.index] = 0;
+    return good;
+  }
   const std::size_t group = r.method == Method::i8_modulo ? most_lanes : r.group;
   for (std::size_t k = 0, g = 0; k < n; k += group, ++g) {
-    std::uint32_t sum = 0;
-    const auto shift = static_cast<std::int8_t>(r.offset);
-    const std::size_t end = std::min(k + group, n);
-    for (std::size_t i = k; i < end; ++i) {
-      const auto moved =
-          static_cast<std::uint8_t>(static_cast<std::uint8_t>(out[i]) + static_cast<std::uint8_t>(shift));
-      out[i] = static_cast<std::int8_t>(moved);
-      sum += r.is_b ? std::uint32_t{moved} : static_cast<std::uint32_t>(std::int32_t{out[i]});
-    }
+    const std::uint32_t sum = sum_of(out + k, std::min(group, n - k), !r.is_b);
     const auto correction = static_cast<std::int32_t>(0U - sum * static_cast<std::uint32_t>(r.other_offset));
-    if (!r.is_b) {
-      to.beside->sums[to.per_group(g)] = correction;
-    } else if (r.method == Method::i8_modulo) {
-      to.beside->sums[to.index] = correction;
-    }
+    to.beside->sums[r.is_b ? to.index : to.per_group(g)] = correction;
   }
   return good;
 }
@@ -627,7 +680,7 @@ template <typename Unit>
 void pack_panel(const PackRequest& r, std::size_t width, std::size_t line, std::size_t count, std::size_t k0,
                 std::size_t n, const Panel& to, std::uint8_t* bad, ExponentRange& range) {
   static thread_local Codes codes;
-  load_codes(r.side->lanes, line, count, k0, n, codes);
+  load_lines(r.side->lanes, line, count, k0, n, codes);
   alignas(64) static thread_local std::array<Unit, most_lines*(chunk_units + slack)> lines;
   constexpr std::size_t stride = chunk_units + slack;
   const std::size_t per_unit = lanes_per_unit(r.method);
@@ -759,33 +812,117 @@ HWY_INLINE void add_rounded(float* out, DoubleVec s) {
 
 /// The same where s may carry rounding errors of its own, up to 2^-52 * (n + 2) * n * bound in all: the step is taken
 /// where every value within the error rounds alike, and exactly, lane by lane, elsewhere.
-HWY_NOINLINE void add_checked(float* out, DoubleVec s, double a_bound, const double* b_bounds, const double* a,
-                              const double* b, std::size_t n) {
-  const DoubleVec acc = hn::PromoteTo(dd, hn::LoadU(dh, out));
+HWY_INLINE void add_checked(float* out, DoubleVec s, double a_bound, const double* b_bounds, const double* a,
+                            const double* b, std::size_t n) {
+  const auto before = hn::LoadU(dh, out);
+  const DoubleVec acc = hn::PromoteTo(dd, before);
   const DoubleVec sum = hn::Add(acc, s);
   const auto count = static_cast<double>(n);
-  const DoubleVec size = hn::Add(hn::Mul(hn::Set(dd, a_bound * count), hn::LoadU(dd, b_bounds)), hn::Abs(acc));
+  const DoubleVec size = hn::MulAdd(hn::Set(dd, a_bound * count), hn::LoadU(dd, b_bounds), hn::Abs(acc));
   const DoubleVec error = hn::Mul(size, hn::Set(dd, (count + 2) * 0x1p-52));
-  alignas(64) float low[lanes64];
-  alignas(64) float high[lanes64];
-  alignas(64) float before[lanes64];
-  hn::StoreU(hn::LoadU(dh, out), dh, before);
-  hn::StoreU(hn::DemoteTo(dh, hn::Sub(sum, error)), dh, low);
-  hn::StoreU(hn::DemoteTo(dh, hn::Add(sum, error)), dh, high);
+  const auto low = hn::DemoteTo(dh, hn::Sub(sum, error));
+  const auto high = hn::DemoteTo(dh, hn::Add(sum, error));
+  hn::StoreU(low, dh, out);
+  // A zero has a sign to find out, and a difference of infinities is not less than anything.
+  const auto sure = hn::And(hn::Eq(low, high), hn::And(hn::Gt(hn::Abs(low), hn::Zero(dh)), hn::IsFinite(low)));
+  if (HWY_LIKELY(hn::AllTrue(dh, sure))) return;
+  alignas(64) std::array<float, lanes64> acc_lanes;
+  alignas(64) std::array<float, lanes64> sure_lanes;
+  hn::StoreU(before, dh, acc_lanes.data());
+  hn::StoreU(hn::IfThenElseZero(sure, hn::Set(dh, 1.0F)), dh, sure_lanes.data());
   for (std::size_t i = 0; i < lanes64; ++i) {
-    const auto bits = std::bit_cast<std::uint32_t>(low[i]);
-    if (bits == std::bit_cast<std::uint32_t>(high[i]) && std::isfinite(low[i]) && bits << 1 != 0) {
-      out[i] = low[i];
-    } else {
-      out[i] = float_of(add_group_exactly(std::bit_cast<std::uint32_t>(before[i]), a, b + i, tile_cols64, n));
+    if (sure_lanes[i] != 0) continue;
+    out[i] = float_of(add_group_exactly(std::bit_cast<std::uint32_t>(acc_lanes[i]), a, b + i, tile_cols64, n));
+  }
+}
+
+/// x + y and what rounding it has lost, exactly (Knuth).
+struct TwoSum {
+  DoubleVec sum;
+  DoubleVec rest;
+};
+HWY_INLINE TwoSum two_sum(DoubleVec x, DoubleVec y) {
+  const DoubleVec sum = hn::Add(x, y);
+  const DoubleVec part = hn::Sub(sum, x);
+  return {sum, hn::Add(hn::Sub(x, hn::Sub(sum, part)), hn::Sub(y, part))};
+}
+
+/// Sums in two binary64 numbers: high + low is the sum of all products, but for what rounding low has lost, and lost is
+/// the sum of the magnitudes of that. Some rows and one vector of columns at a time: an output takes three registers.
+void multiply_f64_wide(const Tile& tile) {
+  constexpr std::size_t rows = f64_rows / 3;
+  constexpr std::size_t part = f64_rows * tile_cols64;
+  for (std::size_t first = 0; first < f64_rows; first += rows) {
+    const auto* a = static_cast<const double*>(tile.a) + first * line_units;
+    for (std::size_t c = 0; c < tile_cols64; c += lanes64) {
+      const double* b = static_cast<const double*>(tile.b) + c;
+      double* exact = tile.exact + first * tile_cols64 + c;
+      DoubleVec high[rows];
+      DoubleVec low[rows];
+      DoubleVec lost[rows];
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < rows; ++r) {
+        high[r] = hn::LoadU(dd, exact + r * tile_cols64);
+        low[r] = hn::LoadU(dd, exact + part + r * tile_cols64);
+        lost[r] = hn::LoadU(dd, exact + 2 * part + r * tile_cols64);
+      }
+      for (std::size_t k = 0; k < tile.units; ++k) {
+        const DoubleVec y = hn::LoadU(dd, b + k * tile_cols64);
+#pragma GCC unroll 16
+        for (std::size_t r = 0; r < rows; ++r) {
+          const DoubleVec x = hn::Mul(hn::Set(dd, a[r * line_units + k]), y);  // exact: 24 by 24 bits
+          const TwoSum upper = two_sum(high[r], x);
+          const TwoSum lower = two_sum(low[r], upper.rest);
+          high[r] = upper.sum;
+          low[r] = lower.sum;
+          lost[r] = hn::Add(lost[r], hn::Abs(lower.rest));
+        }
+      }
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < rows; ++r) {
+        hn::StoreU(high[r], dd, exact + r * tile_cols64);
+        hn::StoreU(low[r], dd, exact + part + r * tile_cols64);
+        hn::StoreU(lost[r], dd, exact + 2 * part + r * tile_cols64);
+      }
     }
   }
+}
+
+/// out <- RNE32(out + high + low) for one vector; false where what low has lost leaves the rounding open, or the sign
+/// of a zero.
+bool add_wide(float* out, const double* high, const double* low, const double* lost) {
+  const TwoSum upper = two_sum(hn::PromoteTo(dd, hn::LoadU(dh, out)), hn::LoadU(dd, high));
+  const TwoSum lower = two_sum(upper.rest, hn::LoadU(dd, low));
+  // The sum of the losses has itself rounded, by less than 2^-20 of it for any K that fits memory.
+  const DoubleVec error = hn::Mul(hn::Add(hn::LoadU(dd, lost), hn::Abs(lower.rest)), hn::Set(dd, 1 + 0x1p-20));
+  alignas(64) std::array<double, lanes64> errors;
+  alignas(64) std::array<float, lanes64> plain;
+  alignas(64) std::array<float, lanes64> least;
+  alignas(64) std::array<float, lanes64> most;
+  hn::StoreU(error, dd, errors.data());
+  hn::StoreU(hn::DemoteTo(dh, upper.sum), dh, plain.data());
+  hn::StoreU(hn::DemoteTo(dh, add_to_odd(upper.sum, hn::Sub(lower.sum, error))), dh, least.data());
+  hn::StoreU(hn::DemoteTo(dh, add_to_odd(upper.sum, hn::Add(lower.sum, error))), dh, most.data());
+  bool settled = true;
+  for (std::size_t i = 0; i < lanes64; ++i) {
+    const auto before = std::bit_cast<std::uint32_t>(out[i]);
+    if (!std::isfinite(out[i]) || !std::isfinite(high[i])) {  // products of finite lanes never overflow binary64
+      out[i] = plain[i];
+      continue;
+    }
+    out[i] = least[i];
+    const bool zero_is_sure = errors[i] == 0 && before != 0x80000000;
+    const bool same = std::bit_cast<std::uint32_t>(least[i]) == std::bit_cast<std::uint32_t>(most[i]);
+    settled = settled && same && (least[i] != 0 || zero_is_sure);
+  }
+  return settled;
 }
 
 template <bool whole_sum>
 void multiply_f64(const Tile& tile) {
   const auto* a = static_cast<const double*>(tile.a);
   const auto* b = static_cast<const double*>(tile.b);
+  if (whole_sum && !tile.sums_are_exact) return multiply_f64_wide(tile);
   for (std::size_t k0 = 0, g = 0; k0 < tile.units; k0 += tile.group_units, ++g) {
     const std::size_t end = std::min(tile.units, k0 + tile.group_units);
     const double* first = b;
@@ -838,12 +975,23 @@ void multiply_f64(const Tile& tile) {
   }
 }
 
-void finish_f64(const Tile& tile) {
+bool finish_f64(const Tile& tile) {
+  constexpr std::size_t part = f64_rows * tile_cols64;
+  bool settled = true;
   for (std::size_t r = 0; r < f64_rows; ++r) {
-    auto* out = reinterpret_cast<float*>(tile.out + r * tile.out_stride);
-    add_rounded(out, hn::LoadU(dd, tile.exact + r * tile_cols64));
-    add_rounded(out + lanes64, hn::LoadU(dd, tile.exact + r * tile_cols64 + lanes64));
+    for (std::size_t c = 0; c < tile_cols64; c += lanes64) {
+      float* out = reinterpret_cast<float*>(tile.out + r * tile.out_stride) + c;
+      const double* exact = tile.exact + r * tile_cols64 + c;
+      const DoubleVec sum = hn::LoadU(dd, exact);
+      if (tile.sums_are_exact) {
+        add_rounded(out, sum);
+      } else {
+        const bool good = add_wide(out, exact, exact + part, exact + 2 * part);
+        settled = settled && good;
+      }
+    }
   }
+  return settled;
 }
 
 /// acc + the dot product of four unsigned and four signed bytes in each 32-bit lane, modulo 2^32. `small`: no two
@@ -956,13 +1104,14 @@ void multiply_int(const Tile& tile) {
   }
 }
 
-void finish_i8(const Tile& tile) {
+bool finish_i8(const Tile& tile) {
   for (std::size_t r = 0; r < int_rows; ++r) {
     auto* out = reinterpret_cast<float*>(tile.out + r * tile.out_stride);
     for (std::size_t c = 0; c < tile_cols; c += lanes64) {
       add_rounded(out + c, hn::LoadU(dd, tile.exact + r * tile_cols + c));
     }
   }
+  return true;
 }
 
 void add_bias_f32(std::uint32_t* row, const std::uint32_t* bias, std::size_t n) {

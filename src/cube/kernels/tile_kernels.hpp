@@ -93,10 +93,11 @@ struct Tile {
   PanelSide b_beside;
   std::size_t units = 0;         // of the chunk
   std::size_t group_units = 0;   // of a full group
-  bool sums_are_exact = true;    // f64_group: no sum of a group can round
+  bool sums_are_exact = true;    // f64 methods: no sum of a group, or of all of K, can round
   std::uint32_t* out = nullptr;  // accumulator words, updated
   std::size_t out_stride = 0;
-  double* exact = nullptr;  // f64_exact, i8_exact: rows x cols sums, updated
+  double* exact = nullptr;  // f64_exact, i8_exact: rows x cols sums, updated; behind them the two other parts that
+                            // f64_exact may need
 };
 
 /// The kernels of one method on one target.
@@ -108,8 +109,8 @@ struct TileKernels {
   void (*pack)(const PackRequest& request, std::size_t line, std::size_t count, std::size_t k0, std::size_t n,
                const Panel& to, std::uint8_t* bad, ExponentRange& range) = nullptr;
   void (*multiply)(const Tile& tile) = nullptr;
-  /// Exact methods: out <- RNE32(out + exact) over a whole tile.
-  void (*finish)(const Tile& tile) = nullptr;
+  /// Exact methods: out <- RNE32(out + exact) over a whole tile. False where the rounding stays open.
+  bool (*finish)(const Tile& tile) = nullptr;
   /// After the last k: NaN becomes the delivered one, then the bias (may be nullptr) is added once.
   void (*add_bias)(std::uint32_t* row, const std::uint32_t* bias, std::size_t n) = nullptr;
   bool fused = false;  // whether the target multiplies and adds FP32 with one rounding
