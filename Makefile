@@ -2,7 +2,7 @@
 BUILD ?= build
 JOBS ?= $(shell nproc)
 
-.PHONY: all demo test test-exhaustive check bootstrap format tidy clean help
+.PHONY: all demo test test-exhaustive bench check bootstrap format tidy clean help
 
 all: $(BUILD)/build.ninja
 	@cmake --build $(BUILD) -j $(JOBS) --target bitcube_program
@@ -21,6 +21,13 @@ test-exhaustive: bootstrap $(BUILD)/build.ninja
 
 $(BUILD)/build.ninja: CMakeLists.txt CMakePresets.json | bootstrap
 	@cmake --preset release -B $(BUILD) $(CMAKE_FLAGS)
+
+# Every claim of speed against its peer, in one process; a table of ratios, and $(BUILD)/bench.json.
+bench: $(BUILD)/build.ninja
+	@scripts/bootstrap bench
+	@cmake --preset release -B $(BUILD) -DBITCUBE_BENCH=ON $(CMAKE_FLAGS) > /dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target bitcube_bench
+	@$(BUILD)/bitcube_bench --json $(BUILD)/bench.json $(BENCH_FLAGS)
 
 # Installs what is missing, says nothing where nothing is.
 bootstrap:
@@ -48,6 +55,7 @@ help:
 	@echo 'make demo       install what is missing, build, run the digits demo'
 	@echo 'make test       install what is missing, build, run every test'
 	@echo 'make test-exhaustive  all 2^32 FP32 encodings, an hour or two'
+	@echo 'make bench      speed against memcpy and OpenBLAS, a few minutes'
 	@echo 'make            build build/bitcube'
 	@echo 'make check PRESET=dev|tsan|clang   the test suite in that build'
 	@echo 'make format | tidy | clean'

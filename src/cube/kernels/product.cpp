@@ -299,6 +299,8 @@ class Product {
     for (std::size_t j = 0; j < b_panels; ++j) {
       for (std::size_t i = 0; i < a_panels; ++i) {
         const Place place = place_of(first_a + i, first_b + j);
+        prefetch(place_of(first_a + (i + 1 < a_panels ? i + 1 : 0),
+                          first_b + (i + 1 < a_panels || j + 1 == b_panels ? j : j + 1)));
         multiply_tile(place, pass, *a_block, i, b_block, j);
         if (last) finish_outputs(place);
       }
@@ -310,6 +312,15 @@ class Product {
     p.rows = std::min(kernels_.rows, a_.lines - p.row);
     p.cols = std::min(kernels_.cols, b_.lines - p.col);
     return p;
+  }
+
+  /// The outputs of a tile begin with a load, so they are fetched while the tile before is computed.
+  void prefetch(const Place& place) const noexcept {
+    constexpr std::size_t line = 64 / sizeof(std::uint32_t);
+    for (std::size_t r = 0; r < place.rows; ++r) {
+      const std::uint32_t* row = out_.words.data() + (place.row + r) * out_.cols + place.col;
+      for (std::size_t c = 0; c < place.cols; c += line) __builtin_prefetch(row + c, 1);
+    }
   }
 
   void multiply_tile(const Place& place, std::size_t pass, Panels& a_block, std::size_t i, Panels& b_block,

@@ -676,9 +676,74 @@ void pack_i16(const PackRequest& r, std::size_t n, const std::uint8_t* codes, co
   to.beside->sums[r.is_b ? to.index : to.index * chunk_groups] = static_cast<std::int32_t>(correction);
 }
 
+/// Whether the lanes of all lines for one k are neighbours, as in a row-major B, and the units need nothing from other
+/// k.
+bool lies_across(const PackRequest& r) {
+  const LaneView& v = r.side->lanes;
+  if (!r.is_b || r.side->scaled() || v.line_stride != 1 || v.lane_bits < 8 || r.side->format->lane_bits < 8)
+    return false;
+  switch (r.method) {
+    case Method::f32_fma:
+    case Method::f32_two_step:
+      return !r.products_must_fit;
+    case Method::i8_modulo:
+      return r.other_offset == 0;
+    default:
+      return false;
+  }
+}
+
+/// The panel of such a B: its rows need no transposition.
+void pack_across(const PackRequest& r, std::size_t line, std::size_t count, std::size_t k0, std::size_t n,
+                 const Panel& to) {
+  const LaneView& v = r.side->lanes;
+  const std::size_t word = v.lane_bits / 8;
+  const auto load_row = [&](std::size_t k, std::uint8_t* row) {
+    const std::size_t in_chunk = std::min(k, n - 1);  // any row will do where A has zeros
+    std::memcpy(row, v.data + (line + (k0 + in_chunk) * v.lane_stride) * word, count * word);
+  };
+  alignas(64) std::array<std::uint8_t, 4 * most_lines> rows{};
+  if (r.method != Method::i8_modulo) {
+    for (std::size_t k = 0; k < n; ++k) {
+      load_row(k, rows.data());
+      decode_floats(*r.side->format, rows.data(), tile_cols, static_cast<float*>(to.units) + k * tile_cols);
+    }
+    return;
+  }
+  const hn::FixedTag<std::uint8_t, 16> d8;
+  const hn::FixedTag<std::uint16_t, 8> d16;
+  const auto by = hn::Set(d8, static_cast<std::uint8_t>(r.offset));
+  auto* units = static_cast<std::uint8_t*>(to.units);
+  for (std::size_t k = 0; k < n; k += 4, units += 4 * tile_cols) {
+    for (std::size_t i = 0; i < 4; ++i) load_row(k + i, rows.data() + i * most_lines);
+    for (std::size_t c = 0; c < tile_cols; c += 16) {
+      const auto row = [&](std::size_t i)
+                           HWY_ATTR { return hn::Add(hn::LoadU(d8, rows.data() + i * most_lines + c), by); };
+      const auto r0 = row(0);
+      const auto r1 = row(1);
+      const auto r2 = row(2);
+      const auto r3 = row(3);
+      const auto low01 = hn::BitCast(d16, hn::InterleaveLower(d8, r0, r1));
+      const auto low23 = hn::BitCast(d16, hn::InterleaveLower(d8, r2, r3));
+      const auto high01 = hn::BitCast(d16, hn::InterleaveUpper(d8, r0, r1));
+      const auto high23 = hn::BitCast(d16, hn::InterleaveUpper(d8, r2, r3));
+      std::uint8_t* put = units + 4 * c;
+      hn::StoreU(hn::BitCast(d8, hn::InterleaveLower(d16, low01, low23)), d8, put);
+      hn::StoreU(hn::BitCast(d8, hn::InterleaveUpper(d16, low01, low23)), d8, put + 16);
+      if (tile_cols < 16) break;
+      hn::StoreU(hn::BitCast(d8, hn::InterleaveLower(d16, high01, high23)), d8, put + 32);
+      hn::StoreU(hn::BitCast(d8, hn::InterleaveUpper(d16, high01, high23)), d8, put + 48);
+    }
+  }
+  std::memset(to.beside.sums, 0, tile_cols * sizeof(std::int32_t));
+}
+
 template <typename Unit>
 void pack_panel(const PackRequest& r, std::size_t width, std::size_t line, std::size_t count, std::size_t k0,
                 std::size_t n, const Panel& to, std::uint8_t* bad, ExponentRange& range) {
+  if constexpr (sizeof(Unit) == 4) {
+    if (lies_across(r)) return pack_across(r, line, count, k0, n, to);
+  }
   static thread_local Codes codes;
   load_lines(r.side->lanes, line, count, k0, n, codes);
   alignas(64) static thread_local std::array<Unit, most_lines*(chunk_units + slack)> lines;
