@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "bitcube/numeric/decode.hpp"
+#include "bitcube/quantize/hif4.hpp"
+#include "bitcube/quantize/mx.hpp"
 
 namespace bitcube {
 
@@ -38,9 +40,9 @@ struct Operand {
   bool scaled() const noexcept { return scales.data != nullptr; }
 };
 
-/// K lanes that share one scale (numerics 8.3): 64 for HiF4, 32 for the MX element types.
+/// K lanes that share one scale (numerics 8.3).
 constexpr std::size_t scale_group(const Format& f) noexcept {
-  return f.type == DataType::hif4x2 ? 64 : 32;
+  return f.type == DataType::hif4x2 ? hif4_group_lanes : mx_group_lanes;
 }
 
 /// A scaled lane as the product sees it: exact, with at most 24 significant bits. 8 bytes.
@@ -72,7 +74,7 @@ constexpr Term scale_e8m0(Term term, uint64 code) noexcept {
 constexpr Term scale_hif4(Term term, uint64 word, std::size_t q) noexcept {
   const Value scale = decode(e6m2, word);
   if (scale.is_nan()) return {.kind = Term::Kind::nan};
-  const auto micro = static_cast<int>((word >> (8 + q / 8)) & 1) + static_cast<int>((word >> (16 + q / 4)) & 1);
+  const int micro = hif4_micro_exponent(static_cast<std::uint32_t>(word), q);
   term.significand *= static_cast<std::uint32_t>(scale.real.significand);
   term.exponent = static_cast<std::int16_t>(term.exponent + scale.real.exponent + micro);
   return term;

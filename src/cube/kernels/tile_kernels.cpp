@@ -123,7 +123,7 @@ int floor_log2(float x) noexcept {  // of a finite x above 0
 inline std::uint32_t scale_word(const Operand& side, std::size_t line, std::size_t k) noexcept {
   const LaneView& scales = side.scales;
   const bool hif4_side = side.format->type == DataType::hif4x2;
-  const std::size_t index = line * scales.line_stride + k / (hif4_side ? 64 : 32) * scales.lane_stride;
+  const std::size_t index = line * scales.line_stride + k / (hif4_side ? hif4_group_lanes : mx_group_lanes) * scales.lane_stride;
   if (!hif4_side) return scales.data[index];
   std::uint32_t word = 0;
   std::memcpy(&word, scales.data + 4 * index, sizeof word);
