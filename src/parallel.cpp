@@ -8,6 +8,12 @@
 
 namespace bitcube {
 
+unsigned thread_count(const Execution& execution) noexcept {
+  // More threads than cores gain nothing, and oneTBB would say so on standard error.
+  const auto cores = static_cast<unsigned>(tbb::info::default_concurrency());
+  return execution.threads == 0 ? cores : std::min(execution.threads, cores);
+}
+
 void parallel_for(std::size_t count, const Execution& execution, const std::function<void(std::size_t)>& body) {
   std::atomic<std::size_t> done{0};
   const auto step = [&](std::size_t i) {
@@ -15,9 +21,7 @@ void parallel_for(std::size_t count, const Execution& execution, const std::func
     const std::size_t finished = done.fetch_add(1, std::memory_order_relaxed) + 1;
     if (execution.progress) execution.progress(finished, count);
   };
-  // More threads than cores gain nothing, and oneTBB would say so on standard error.
-  const auto cores = static_cast<unsigned>(tbb::info::default_concurrency());
-  const int threads = static_cast<int>(execution.threads == 0 ? cores : std::min(execution.threads, cores));
+  const auto threads = static_cast<int>(thread_count(execution));
   if (threads == 1 || count == 1) {
     for (std::size_t i = 0; i < count; ++i) step(i);
     return;

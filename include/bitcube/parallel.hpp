@@ -16,6 +16,9 @@ struct Execution {
   bool reference = false;  // the scalar definitions instead of the SIMD kernels
 };
 
+/// Threads that parallel_for() uses: at least 1, at most one per core.
+unsigned thread_count(const Execution& execution) noexcept;
+
 /// Runs body(i) for every i in [0, count) on execution.threads threads, and reports i-th completions as progress.
 void parallel_for(std::size_t count, const Execution& execution, const std::function<void(std::size_t)>& body);
 
