@@ -1,0 +1,294 @@
+#include "quantize/kernels/hif4.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "quantize/kernels/hif4_thresholds.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "quantize/kernels/hif4.cpp"
+#include <hwy/foreach_target.h>  // must come before highway.h
+
+#include <hwy/highway.h>
+
+#include "quantize/kernels/encode-inl.hpp"
+#include "quantize/kernels/lanes-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace bitcube::kernels::HWY_NAMESPACE {
+#if BITCUBE_HAS_KERNELS
+namespace {
+
+/// Over 4 lanes (0 to 3, 4 to 7, ...), in each of them.
+template <class D>
+HWY_INLINE hn::Vec<D> max4(D d, hn::Vec<D> v) {
+  const Word32 d32;
+  if constexpr (sizeof(hn::TFromD<D>) == 2) {
+    const auto pair = hn::Max(v, hn::Reverse2(d, v));
+    return hn::Max(pair, hn::BitCast(d, hn::Shuffle2301(hn::BitCast(d32, pair))));
+  } else {
+    const auto pair = hn::Max(v, hn::Shuffle2301(v));
+    return hn::Max(pair, hn::Shuffle1032(pair));
+  }
+}
+
+/// Over 8 lanes, from the maxima of 4, for a whole group.
+template <class D, std::size_t kVectors>
+HWY_INLINE void max8(D d, const hn::Vec<D> (&quads)[kVectors], hn::Vec<D> (&octets)[kVectors]) {
+  const Word32 d32;
+  for (std::size_t i = 0; i < kVectors; ++i) {
+    if constexpr (sizeof(hn::TFromD<D>) == 2) {
+      octets[i] = hn::Max(quads[i], hn::BitCast(d, hn::Shuffle1032(hn::BitCast(d32, quads[i]))));
+    } else if constexpr (hn::MaxLanes(D()) == 4) {
+      octets[i] = hn::Max(quads[i], quads[i ^ 1]);
+    } else {
+      octets[i] = hn::Max(quads[i], hn::SwapAdjacentBlocks(quads[i]));
+    }
+  }
+}
+
+/// Bits 0, kStep, 2 * kStep, ... side by side.
+template <int kStep>
+HWY_INLINE std::uint32_t every(std::uint64_t bits) {
+  constexpr std::uint64_t mask = kStep == 8 ? 0x0101010101010101 : 0x1111111111111111;
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86_64
+  return static_cast<std::uint32_t>(_pext_u64(bits, mask));
+#else
+  bits &= mask;
+  if constexpr (kStep == 8) {
+    return static_cast<std::uint32_t>((bits * 0x0102040810204080) >> 56);
+  } else {
+    bits = (bits | bits >> 3) & 0x0303030303030303;
+    bits = (bits | bits >> 6) & 0x000F000F000F000F;
+    bits = (bits | bits >> 12) & 0x000000FF000000FF;
+    return static_cast<std::uint32_t>((bits | bits >> 24) & 0xFFFF);
+  }
+#endif
+}
+
+/// Equals quantize_hif4_group() for 64 lanes.
+template <class D, typename Word = hn::TFromD<D>>
+HWY_INLINE void quantize_group(D d, const std::byte* from, const Hif4Thresholds<Word>& thresholds, std::uint8_t* codes,
+                               std::uint8_t* scale) {
+  using V = hn::Vec<D>;
+  constexpr int fraction_bits = Hif4Thresholds<Word>::fraction_bits;
+  constexpr Word infinity = static_cast<Word>(Word{255} << fraction_bits);
+  constexpr std::size_t lanes = hn::MaxLanes(D());
+  constexpr std::size_t vectors = hif4_group_lanes / lanes;
+
+  // Step 1.
+  V words[vectors];
+  V quads[vectors];
+  V octets[vectors];
+  const V magnitude_mask = hn::Set(d, hwy::LimitsMax<Word>());
+  for (std::size_t i = 0; i < vectors; ++i) {
+    words[i] = load_words(d, from + i * lanes * sizeof(Word));
+    quads[i] = max4(d, hn::And(words[i], magnitude_mask));
+  }
+  max8(d, quads, octets);
+  V all = octets[0];
+  for (std::size_t i = 1; i < vectors; ++i) all = hn::Max(all, octets[i]);
+  const Word maximum = largest_lane(d, all);
+
+  // Steps 2 to 4. A maximum that is NaN makes the group NaN.
+  if (HWY_UNLIKELY(maximum > infinity)) {
+    constexpr std::uint32_t nan = 0xFF;
+    std::memcpy(scale, &nan, sizeof nan);
+    std::memset(codes, 0, hif4_group_lanes / 2);
+    return;
+  }
+  const Word fraction = static_cast<Word>(maximum & ((Word{1} << fraction_bits) - 1));
+  const std::size_t bin = static_cast<std::size_t>(fraction) >> (fraction_bits - 7);
+  const int unclamped = thresholds.code[bin] + (fraction >= thresholds.split[bin] ? 1 : 0) +
+                        4 * (static_cast<int>(maximum >> fraction_bits) - 127);
+  const auto e6m2_code = static_cast<std::uint32_t>(std::clamp(unclamped, 0, 0xFE));
+  const typename Hif4Thresholds<Word>::Scale& bounds = thresholds.scales[e6m2_code & 3];
+  const V shift = hn::Set(d, static_cast<Word>((static_cast<int>(e6m2_code >> 2) - 48) * (1 << fraction_bits)));
+
+  // Steps 5 to 8: a micro-exponent moves the bounds by a binade, so the exponent field of x goes the other way.
+  const V binade = hn::Set(d, static_cast<Word>(Word{1} << fraction_bits));
+  const V sign_bit = hn::Set(d, 8);
+  const hn::RebindToUnsigned<D> du;
+  std::uint64_t bits8 = 0;
+  std::uint64_t bits4 = 0;
+  for (std::size_t i = 0; i < vectors; ++i) {
+    const auto up8 = hn::Gt(hn::Sub(octets[i], shift), hn::Load(d, bounds.micro8.lanes.data()));
+    const V shift8 = hn::Add(shift, hn::IfThenElseZero(up8, binade));
+    const auto up4 = hn::Gt(hn::Sub(quads[i], shift8), hn::Load(d, bounds.micro4.lanes.data()));
+    const V shift4 = hn::Add(shift8, hn::IfThenElseZero(up4, binade));
+    const V x = hn::Sub(hn::And(words[i], magnitude_mask), shift4);
+    V code = hn::And(hn::BitCast(d, hn::ShiftRight<8 * static_cast<int>(sizeof(Word)) - 4>(hn::BitCast(du, words[i]))),
+                     sign_bit);
+    for (const auto& level : bounds.levels) code = count_above(code, x, hn::Load(d, level.lanes.data()));
+    store_nibbles(d, code, codes + i * lanes / 2);
+    bits8 |= mask_bits(d, up8) << (i * lanes);
+    bits4 |= mask_bits(d, up4) << (i * lanes);
+  }
+  const std::uint32_t scale_word = e6m2_code | every<8>(bits8) << 8 | every<4>(bits4) << 16;
+  std::memcpy(scale, &scale_word, sizeof scale_word);
+}
+
+template <class D, typename Word = hn::TFromD<D>>
+HWY_INLINE void quantize_line(D d, const std::byte* words, std::size_t lanes, const Hif4Thresholds<Word>& thresholds,
+                              std::uint8_t* codes, std::uint8_t* scales) {
+  for (; lanes >= hif4_group_lanes; lanes -= hif4_group_lanes) {
+    quantize_group(d, words, thresholds, codes, scales);
+    words += hif4_group_lanes * sizeof(Word);
+    codes += hif4_group_lanes / 2;
+    scales += 4;
+  }
+  if (lanes == 0) return;
+  std::array<std::byte, hif4_group_lanes * sizeof(Word)> group{};  // missing lanes are +0, and their codes 0
+  std::array<std::uint8_t, hif4_group_lanes / 2> group_codes;
+  std::memcpy(group.data(), words, lanes * sizeof(Word));
+  quantize_group(d, group.data(), thresholds, group_codes.data(), scales);
+  std::memcpy(codes, group_codes.data(), (lanes + 1) / 2);
+}
+
+/// Per lane: the bit of the scale word with its E1_8, and with its E1_16.
+struct MicroBits {
+  alignas(64) std::array<std::int32_t, hif4_group_lanes> of8{};
+  alignas(64) std::array<std::int32_t, hif4_group_lanes> of4{};
+
+  constexpr MicroBits() noexcept {
+    for (std::size_t q = 0; q < hif4_group_lanes; ++q) {
+      of8[q] = static_cast<std::int32_t>(std::uint32_t{1} << (8 + q / 8));
+      of4[q] = static_cast<std::int32_t>(std::uint32_t{1} << (16 + q / 4));
+    }
+  }
+};
+constexpr MicroBits kMicroBits;
+
+/// Equals convert_value() of dequantize_hif4_lane() for 64 lanes.
+template <DataType kTo>
+HWY_INLINE void dequantize_group(const std::uint8_t* codes, const std::uint8_t* scale, std::byte* to, Raised& raised) {
+  const Word32 d;
+  std::uint32_t word = 0;
+  std::memcpy(&word, scale, sizeof word);
+  if (HWY_UNLIKELY((word & 0xFF) == 0xFF)) {
+    store_nan<kTo, hif4_group_lanes>(d, to);
+    return;
+  }
+  std::array<std::uint8_t, hif4_group_lanes> bytes;
+  spread_nibbles<hif4_group_lanes / 2>(codes, bytes.data());
+  const hn::Rebind<std::uint8_t, Word32> d8;
+  const Vec32 scale_word = hn::Set(d, static_cast<std::int32_t>(word));
+  const Vec32 significand = hn::Set(d, static_cast<std::int32_t>(4 | (word & 3)));  // of E6M2, in quarters
+  const Vec32 exponent = hn::Set(d, (static_cast<std::int32_t>(word >> 2 & 0x3F) - 48 - 4) * (1 << 23));
+  const Vec32 binade = hn::Set(d, 1 << 23);
+  for (std::size_t i = 0; i < hif4_group_lanes; i += hn::MaxLanes(Word32())) {
+    const Vec32 code = hn::PromoteTo(d, hn::LoadU(d8, bytes.data() + i));
+    const Vec32 quarters = hn::And(code, hn::Set(d, 7));
+    const auto up8 = hn::TestBit(scale_word, hn::Load(d, kMicroBits.of8.data() + i));
+    const auto up4 = hn::TestBit(scale_word, hn::Load(d, kMicroBits.of4.data() + i));
+    const Vec32 micro = hn::Add(hn::IfThenElseZero(up8, binade), hn::IfThenElseZero(up4, binade));
+    const Vec32 y = hn::Add(unbiased_word(d, hn::Mul(quarters, significand)), hn::Add(exponent, micro));
+    // Exponents from -50 to 18: normal in FP32 and BF16.
+    const Vec32 magnitude = encode_magnitude<kTo, kTo != DataType::fp16>(d, y, hn::Gt(quarters, hn::Zero(d)), raised);
+    store_signed<kTo>(d, magnitude, hn::ShiftLeft<28>(hn::And(code, hn::Set(d, 8))),
+                      to + i * format_of(kTo).carrier_bits / 8);
+  }
+}
+
+template <DataType kTo>
+HWY_INLINE Flags dequantize_line(const std::uint8_t* codes, const std::uint8_t* scales, std::size_t lanes,
+                                 std::byte* to) {
+  constexpr std::size_t word_bytes = format_of(kTo).carrier_bits / 8;
+  const Word32 d;
+  Raised raised(d);
+  for (; lanes >= hif4_group_lanes; lanes -= hif4_group_lanes) {
+    dequantize_group<kTo>(codes, scales, to, raised);
+    codes += hif4_group_lanes / 2;
+    scales += 4;
+    to += hif4_group_lanes * word_bytes;
+  }
+  if (lanes > 0) {
+    std::array<std::uint8_t, hif4_group_lanes / 2> group{};  // missing lanes are 0 and raise nothing
+    std::array<std::byte, hif4_group_lanes * word_bytes> words;
+    std::memcpy(group.data(), codes, (lanes + 1) / 2);
+    if (lanes % 2 != 0) group[lanes / 2] &= 0x0F;
+    dequantize_group<kTo>(group.data(), scales, words.data(), raised);
+    std::memcpy(to, words.data(), lanes * word_bytes);
+  }
+  return raised.flags(d);
+}
+
+}  // namespace
+
+void hif4_quantize_bf16(const std::byte* words, std::size_t lanes, const Hif4Thresholds<std::int16_t>& thresholds,
+                        std::uint8_t* codes, std::uint8_t* scales) {
+  quantize_line(Word16(), words, lanes, thresholds, codes, scales);
+}
+void hif4_quantize_fp32(const std::byte* words, std::size_t lanes, const Hif4Thresholds<std::int32_t>& thresholds,
+                        std::uint8_t* codes, std::uint8_t* scales) {
+  quantize_line(Word32(), words, lanes, thresholds, codes, scales);
+}
+bool hif4_available() {
+  return true;
+}
+Flags hif4_dequantize(const std::uint8_t* codes, const std::uint8_t* scales, std::size_t lanes, DataType to,
+                      std::byte* words) {
+  if (to == DataType::fp32) return dequantize_line<DataType::fp32>(codes, scales, lanes, words);
+  if (to == DataType::bf16) return dequantize_line<DataType::bf16>(codes, scales, lanes, words);
+  return dequantize_line<DataType::fp16>(codes, scales, lanes, words);
+}
+
+#else
+
+bool hif4_available() {
+  return false;
+}
+void hif4_quantize_bf16(const std::byte*, std::size_t, const Hif4Thresholds<std::int16_t>&, std::uint8_t*,
+                        std::uint8_t*) {}
+void hif4_quantize_fp32(const std::byte*, std::size_t, const Hif4Thresholds<std::int32_t>&, std::uint8_t*,
+                        std::uint8_t*) {}
+Flags hif4_dequantize(const std::uint8_t*, const std::uint8_t*, std::size_t, DataType, std::byte*) {
+  return Flags::none;
+}
+
+#endif  // BITCUBE_HAS_KERNELS
+}  // namespace bitcube::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bitcube::kernels {
+
+HWY_EXPORT(hif4_available);
+HWY_EXPORT(hif4_quantize_bf16);
+HWY_EXPORT(hif4_quantize_fp32);
+HWY_EXPORT(hif4_dequantize);
+
+bool quantize_hif4(const Format& source, const std::byte* words, std::size_t lanes, const Hif4Profile& profile,
+                   std::byte* codes, std::byte* scales) noexcept {
+  if (!HWY_DYNAMIC_DISPATCH(hif4_available)()) return false;
+  auto* const code_bytes = reinterpret_cast<std::uint8_t*>(codes);
+  auto* const scale_bytes = reinterpret_cast<std::uint8_t*>(scales);
+  if (source.type == DataType::bf16) {
+    const Hif4Thresholds<std::int16_t>* const thresholds = hif4_thresholds16(profile);
+    if (thresholds == nullptr) return false;
+    HWY_DYNAMIC_DISPATCH(hif4_quantize_bf16)(words, lanes, *thresholds, code_bytes, scale_bytes);
+    return true;
+  }
+  if (source.type == DataType::fp32) {
+    const Hif4Thresholds<std::int32_t>* const thresholds = hif4_thresholds32(profile);
+    if (thresholds == nullptr) return false;
+    HWY_DYNAMIC_DISPATCH(hif4_quantize_fp32)(words, lanes, *thresholds, code_bytes, scale_bytes);
+    return true;
+  }
+  return false;
+}
+
+bool dequantize_hif4(const std::byte* codes, const std::byte* scales, std::size_t lanes, const Format& destination,
+                     std::byte* words, Flags& flags) noexcept {
+  const DataType to = destination.type;
+  if (to != DataType::fp32 && to != DataType::bf16 && to != DataType::fp16) return false;
+  if (!HWY_DYNAMIC_DISPATCH(hif4_available)()) return false;
+  flags |= HWY_DYNAMIC_DISPATCH(hif4_dequantize)(reinterpret_cast<const std::uint8_t*>(codes),
+                                                 reinterpret_cast<const std::uint8_t*>(scales), lanes, to, words);
+  return true;
+}
+
+}  // namespace bitcube::kernels
+#endif  // HWY_ONCE
