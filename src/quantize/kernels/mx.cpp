@@ -212,16 +212,18 @@ HWY_INLINE void quantize_group(D d, const std::byte* from, ScaleRounding rule, W
   }
   const Word amax = largest_lane(d, all);
   const int code = scale_code<kElement>((static_cast<int>(amax) + carry) >> fraction_bits);
-  // Words of subnormals do not measure them: read as if their exponent field meant what it says, they seem greater, but
-  // stay below 2^-126. That is no harm where all below 2^-126 rounds to zero: where half the least element,
-  // 2^(-bias - f), times the scale is no less. A group of zeros has code 0.
+  // Words of subnormals, and of zero, do not measure them: read as if their exponent field meant what it says, they
+  // seem greater, but stay below 2^-126. That is no harm where all below 2^-126 rounds to zero: where half the least
+  // element, 2^(-bias - f), times the scale is no less.
   const bool plain = code > Element::bias + Element::fraction_bits && amax < infinity;
   if (HWY_UNLIKELY(!plain && amax != 0)) {
     quantize_special_group<kElement, kSource>(from, rule, codes, scale);
     return;
   }
   *scale = static_cast<std::uint8_t>(code);
-  const V shift = hn::Set(d, static_cast<Word>((code - Element::bias) * (1 << fraction_bits)));
+  // A group of zeros has code 0, but its elements are rounded under a scale that leaves zero of them.
+  const int element_scale = amax == 0 ? 0xFE : code;
+  const V shift = hn::Set(d, static_cast<Word>((element_scale - Element::bias) * (1 << fraction_bits)));
   for (std::size_t i = 0; i < vectors; ++i) {
     const V x = hn::Sub(hn::And(words[i], magnitude_mask), shift);
     store_codes<kElement>(d, encode_elements<kElement>(d, x), words[i], codes + i * kGroupBytes<kElement> / vectors);
