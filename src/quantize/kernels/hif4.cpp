@@ -21,50 +21,188 @@ namespace bitcube::kernels::HWY_NAMESPACE {
 #if BITCUBE_HAS_KERNELS
 namespace {
 
-/// Over 4 lanes (0 to 3, 4 to 7, ...), in each of them.
-template <class D>
-HWY_INLINE hn::Vec<D> max4(D d, hn::Vec<D> v) {
-  const Word32 d32;
-  if constexpr (sizeof(hn::TFromD<D>) == 2) {
-    const auto pair = hn::Max(v, hn::Reverse2(d, v));
-    return hn::Max(pair, hn::BitCast(d, hn::Shuffle2301(hn::BitCast(d32, pair))));
-  } else {
-    const auto pair = hn::Max(v, hn::Shuffle2301(v));
-    return hn::Max(pair, hn::Shuffle1032(pair));
-  }
-}
-
-/// Over 8 lanes, from the maxima of 4, for a whole group.
-template <class D, std::size_t kVectors>
-HWY_INLINE void max8(D d, const hn::Vec<D> (&quads)[kVectors], hn::Vec<D> (&octets)[kVectors]) {
-  const Word32 d32;
-  for (std::size_t i = 0; i < kVectors; ++i) {
-    if constexpr (sizeof(hn::TFromD<D>) == 2) {
-      octets[i] = hn::Max(quads[i], hn::BitCast(d, hn::Shuffle1032(hn::BitCast(d32, quads[i]))));
-    } else if constexpr (hn::MaxLanes(D()) == 4) {
-      octets[i] = hn::Max(quads[i], quads[i ^ 1]);
-    } else {
-      octets[i] = hn::Max(quads[i], hn::SwapAdjacentBlocks(quads[i]));
-    }
-  }
-}
-
 /// Bits 0, kStep, 2 * kStep, ... side by side.
 template <int kStep>
 HWY_INLINE std::uint32_t every(std::uint64_t bits) {
-  constexpr std::uint64_t mask = kStep == 8 ? 0x0101010101010101 : 0x1111111111111111;
-#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86_64
-  return static_cast<std::uint32_t>(_pext_u64(bits, mask));
-#else
-  bits &= mask;
-  if constexpr (kStep == 8) {
-    return static_cast<std::uint32_t>((bits * 0x0102040810204080) >> 56);
+  if constexpr (kStep == 1) {
+    return static_cast<std::uint32_t>(bits);
   } else {
-    bits = (bits | bits >> 3) & 0x0303030303030303;
-    bits = (bits | bits >> 6) & 0x000F000F000F000F;
-    bits = (bits | bits >> 12) & 0x000000FF000000FF;
-    return static_cast<std::uint32_t>((bits | bits >> 24) & 0xFFFF);
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86_64
+    return static_cast<std::uint32_t>(_pext_u64(bits, ~std::uint64_t{0} / ((1U << kStep) - 1)));
+#else
+    // Runs of 1, 2, 4, ... bits close up in pairs.
+    bits &= ~std::uint64_t{0} / ((1U << kStep) - 1);
+    for (int run = 1; 2 * run * kStep <= 64; run *= 2) {
+      bits |= bits >> ((kStep - 1) * run);
+      const std::uint64_t ones = (std::uint64_t{1} << (2 * run)) - 1;
+      std::uint64_t mask = ones;
+      for (int at = 2 * run * kStep; at < 64; at += 2 * run * kStep) mask |= ones << at;
+      bits &= mask;
+    }
+    return static_cast<std::uint32_t>(bits);
+#endif
   }
+}
+
+template <class D>
+inline constexpr std::size_t kVectors = hif4_group_lanes / hn::MaxLanes(D());
+
+/// A whole group of lanes.
+template <class D>
+using Group = std::array<hn::Vec<D>, kVectors<D>>;
+
+/// What the decisions for 4 and 8 lanes give: the micro-exponents where the scale word has them, and for each lane how
+/// far its exponent field moves, all shifts together.
+template <class D>
+struct Decisions {
+  std::uint32_t micro_bits;
+  Group<D> shifts;
+};
+
+#if HWY_TARGET <= HWY_AVX3
+
+/// The maxima of 4 and 8 lanes, one vector for the whole group; here permutations of whole vectors cost as little as
+/// others. The maximum of 4 stands in every lane of its 1/16 of the vector, that of 8 in every lane of its 1/8.
+template <class D>
+struct Maxima {
+  using V = hn::Vec<D>;
+  using Word = hn::TFromD<D>;
+  static constexpr std::size_t lanes = hn::MaxLanes(D());
+
+  V quads;
+  V octets;
+
+  HWY_INLINE static V pairs(V high, V low) {
+    const D d;
+    return hn::Max(hn::ConcatEven(d, high, low), hn::ConcatOdd(d, high, low));
+  }
+
+  HWY_INLINE explicit Maxima(const Group<D>& magnitudes) {
+    const D d;
+    const Word32 d32;
+    if constexpr (sizeof(Word) == 2) {
+      const V pair = pairs(magnitudes[1], magnitudes[0]);
+      quads = hn::Max(pair, hn::Reverse2(d, pair));
+    } else {
+      quads = pairs(pairs(magnitudes[3], magnitudes[2]), pairs(magnitudes[1], magnitudes[0]));
+    }
+    octets = hn::Max(quads, hn::BitCast(d, hn::Shuffle2301(hn::BitCast(d32, quads))));
+  }
+
+  HWY_INLINE Word largest() const {
+    const D d;
+    const Word32 d32;
+    return largest_first_lane(d, hn::Max(octets, hn::BitCast(d, hn::Shuffle1032(hn::BitCast(d32, octets)))));
+  }
+
+  HWY_INLINE Decisions<D> decide(const typename Hif4Thresholds<Word>::Scale& bounds, V shift, V binade) const {
+    const D d;
+    // Which lane of `quads` each lane of the group belongs to.
+    struct alignas(64) Indices {
+      std::array<std::array<Word, lanes>, kVectors<D>> of{};
+      constexpr Indices() noexcept {
+        for (std::size_t q = 0; q < hif4_group_lanes; ++q) {
+          of[q / lanes][q % lanes] = static_cast<Word>(q / 4 * (lanes / 16));
+        }
+      }
+    };
+    static constexpr Indices indices;
+    const auto up8 = hn::Gt(hn::Sub(octets, shift), hn::Load(d, bounds.micro8.lanes.data()));
+    shift = hn::IfThenElse(up8, hn::Add(shift, binade), shift);
+    const auto up4 = hn::Gt(hn::Sub(quads, shift), hn::Load(d, bounds.micro4.lanes.data()));
+    shift = hn::IfThenElse(up4, hn::Add(shift, binade), shift);
+    Decisions<D> out;
+    out.micro_bits = every<lanes / 8>(mask_bits(d, up8)) << 8 | every<lanes / 16>(mask_bits(d, up4)) << 16;
+    for (std::size_t i = 0; i < kVectors<D>; ++i) {
+      const V index = hn::Load(d, indices.of[i].data());
+      out.shifts[i] = sizeof(Word) == 2 ? V{_mm512_permutexvar_epi16(index.raw, shift.raw)}
+                                        : V{_mm512_permutexvar_epi32(index.raw, shift.raw)};
+    }
+    return out;
+  }
+};
+
+#else
+
+/// The maxima of 4 and 8 lanes, in each of these lanes.
+template <class D>
+struct Maxima {
+  using V = hn::Vec<D>;
+  using Word = hn::TFromD<D>;
+  static constexpr std::size_t lanes = hn::MaxLanes(D());
+
+  Group<D> quads;
+  Group<D> octets;
+
+  HWY_INLINE explicit Maxima(const Group<D>& magnitudes) {
+    const D d;
+    const Word32 d32;
+    for (std::size_t i = 0; i < kVectors<D>; ++i) {
+      const V v = magnitudes[i];
+      if constexpr (sizeof(Word) == 2) {
+        const V pair = hn::Max(v, hn::Reverse2(d, v));
+        quads[i] = hn::Max(pair, hn::BitCast(d, hn::Shuffle2301(hn::BitCast(d32, pair))));
+        octets[i] = hn::Max(quads[i], hn::BitCast(d, hn::Shuffle1032(hn::BitCast(d32, quads[i]))));
+      } else {
+        const V pair = hn::Max(v, hn::Shuffle2301(v));
+        quads[i] = hn::Max(pair, hn::Shuffle1032(pair));
+      }
+    }
+    if constexpr (sizeof(Word) == 4) {
+      for (std::size_t i = 0; i < kVectors<D>; ++i) {
+        if constexpr (lanes == 4) {
+          octets[i] = hn::Max(quads[i], quads[i ^ 1]);
+        } else {
+          octets[i] = hn::Max(quads[i], hn::SwapAdjacentBlocks(quads[i]));
+        }
+      }
+    }
+  }
+
+  HWY_INLINE Word largest() const {
+    V all = octets[0];
+    for (std::size_t i = 1; i < kVectors<D>; ++i) all = hn::Max(all, octets[i]);
+    return largest_first_lane(D(), all);  // the lanes of a block are equal
+  }
+
+  HWY_INLINE Decisions<D> decide(const typename Hif4Thresholds<Word>::Scale& bounds, V shift, V binade) const {
+    const D d;
+    Decisions<D> out;
+    std::uint64_t bits8 = 0;
+    std::uint64_t bits4 = 0;
+    for (std::size_t i = 0; i < kVectors<D>; ++i) {
+      const auto up8 = hn::Gt(hn::Sub(octets[i], shift), hn::Load(d, bounds.micro8.lanes.data()));
+      const V shift8 = hn::Add(shift, hn::IfThenElseZero(up8, binade));
+      const auto up4 = hn::Gt(hn::Sub(quads[i], shift8), hn::Load(d, bounds.micro4.lanes.data()));
+      out.shifts[i] = hn::Add(shift8, hn::IfThenElseZero(up4, binade));
+      bits8 |= mask_bits(d, up8) << (i * lanes);
+      bits4 |= mask_bits(d, up4) << (i * lanes);
+    }
+    out.micro_bits = every<8>(bits8) << 8 | every<4>(bits4) << 16;
+    return out;
+  }
+};
+
+#endif
+
+/// How many of the bounds x is above: the code of its magnitude.
+template <class D>
+HWY_INLINE hn::Vec<D> count_levels(D d, hn::Vec<D> x, const typename Hif4Thresholds<hn::TFromD<D>>::Scale& bounds) {
+  const auto bound = [&](std::size_t i) HWY_ATTR { return hn::Load(d, bounds.levels[i].lanes.data()); };
+#if HWY_TARGET <= HWY_AVX3
+  // By halves: fewer operations where a choice costs no more than an addition.
+  const auto above4 = hn::Gt(x, bound(3));
+  const auto above2 = hn::Gt(x, hn::IfThenElse(above4, bound(5), bound(1)));
+  const auto high = hn::IfThenElse(above2, bound(6), bound(4));
+  const auto low = hn::IfThenElse(above2, bound(2), bound(0));
+  const auto above1 = hn::Gt(x, hn::IfThenElse(above4, high, low));
+  const auto code = hn::IfThenElseZero(above4, hn::Set(d, 4));
+  const auto even = hn::IfThenElse(above2, hn::Or(code, hn::Set(d, 2)), code);
+  return hn::IfThenElse(above1, hn::Or(even, hn::Set(d, 1)), even);
+#else
+  auto code = hn::Zero(d);
+  for (std::size_t i = 0; i < bounds.levels.size(); ++i) code = count_above(code, x, bound(i));
+  return code;
 #endif
 }
 
@@ -76,21 +214,16 @@ HWY_INLINE void quantize_group(D d, const std::byte* from, const Hif4Thresholds<
   constexpr int fraction_bits = Hif4Thresholds<Word>::fraction_bits;
   constexpr Word infinity = static_cast<Word>(Word{255} << fraction_bits);
   constexpr std::size_t lanes = hn::MaxLanes(D());
-  constexpr std::size_t vectors = hif4_group_lanes / lanes;
 
   // Step 1.
-  V words[vectors];
-  V quads[vectors];
-  V octets[vectors];
-  const V magnitude_mask = hn::Set(d, hwy::LimitsMax<Word>());
-  for (std::size_t i = 0; i < vectors; ++i) {
+  Group<D> words;
+  Group<D> magnitudes;
+  for (std::size_t i = 0; i < kVectors<D>; ++i) {
     words[i] = load_words(d, from + i * lanes * sizeof(Word));
-    quads[i] = max4(d, hn::And(words[i], magnitude_mask));
+    magnitudes[i] = hn::And(words[i], hn::Set(d, hwy::LimitsMax<Word>()));
   }
-  max8(d, quads, octets);
-  V all = octets[0];
-  for (std::size_t i = 1; i < vectors; ++i) all = hn::Max(all, octets[i]);
-  const Word maximum = largest_lane(d, all);
+  const Maxima<D> maxima(magnitudes);
+  const Word maximum = maxima.largest();
 
   // Steps 2 to 4. A maximum that is NaN makes the group NaN.
   if (HWY_UNLIKELY(maximum > infinity)) {
@@ -109,24 +242,14 @@ HWY_INLINE void quantize_group(D d, const std::byte* from, const Hif4Thresholds<
 
   // Steps 5 to 8: a micro-exponent moves the bounds by a binade, so the exponent field of x goes the other way.
   const V binade = hn::Set(d, static_cast<Word>(Word{1} << fraction_bits));
-  const V sign_bit = hn::Set(d, 8);
+  const Decisions<D> decisions = maxima.decide(bounds, shift, binade);
   const hn::RebindToUnsigned<D> du;
-  std::uint64_t bits8 = 0;
-  std::uint64_t bits4 = 0;
-  for (std::size_t i = 0; i < vectors; ++i) {
-    const auto up8 = hn::Gt(hn::Sub(octets[i], shift), hn::Load(d, bounds.micro8.lanes.data()));
-    const V shift8 = hn::Add(shift, hn::IfThenElseZero(up8, binade));
-    const auto up4 = hn::Gt(hn::Sub(quads[i], shift8), hn::Load(d, bounds.micro4.lanes.data()));
-    const V shift4 = hn::Add(shift8, hn::IfThenElseZero(up4, binade));
-    const V x = hn::Sub(hn::And(words[i], magnitude_mask), shift4);
-    V code = hn::And(hn::BitCast(d, hn::ShiftRight<8 * static_cast<int>(sizeof(Word)) - 4>(hn::BitCast(du, words[i]))),
-                     sign_bit);
-    for (const auto& level : bounds.levels) code = count_above(code, x, hn::Load(d, level.lanes.data()));
-    store_nibbles(d, code, codes + i * lanes / 2);
-    bits8 |= mask_bits(d, up8) << (i * lanes);
-    bits4 |= mask_bits(d, up4) << (i * lanes);
+  for (std::size_t i = 0; i < kVectors<D>; ++i) {
+    const V magnitude = count_levels(d, hn::Sub(magnitudes[i], decisions.shifts[i]), bounds);
+    const V sign = hn::BitCast(d, hn::ShiftRight<8 * static_cast<int>(sizeof(Word)) - 4>(hn::BitCast(du, words[i])));
+    store_nibbles(d, hn::OrAnd(magnitude, sign, hn::Set(d, 8)), codes + i * lanes / 2);
   }
-  const std::uint32_t scale_word = e6m2_code | every<8>(bits8) << 8 | every<4>(bits4) << 16;
+  const std::uint32_t scale_word = e6m2_code | decisions.micro_bits;
   std::memcpy(scale, &scale_word, sizeof scale_word);
 }
 

@@ -35,6 +35,17 @@ using Word32 = hn::ScalableTag<std::int32_t>;
 template <typename T>
 inline constexpr std::size_t kBlockLanes = 16 / sizeof(T);
 
+/// The largest of the first lanes of all blocks.
+template <class D>
+HWY_INLINE hn::TFromD<D> largest_first_lane(D /*d*/, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(D()) > kBlockLanes<hn::TFromD<D>>) {
+    const hn::Half<D> half;
+    return largest_first_lane(half, hn::Max(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  } else {
+    return hn::GetLane(v);
+  }
+}
+
 /// The largest lane. Precondition: no lane is negative.
 template <class D>
 HWY_INLINE hn::TFromD<D> largest_lane(D d, hn::Vec<D> v) {
