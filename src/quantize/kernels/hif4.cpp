@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "quantize/kernels/hif4_thresholds.hpp"
 
@@ -77,6 +78,7 @@ struct Maxima {
     return hn::Max(hn::ConcatEven(d, high, low), hn::ConcatOdd(d, high, low));
   }
 
+  Maxima() = default;
   HWY_INLINE explicit Maxima(const Group<D>& magnitudes) {
     const D d;
     const Word32 d32;
@@ -134,6 +136,7 @@ struct Maxima {
   Group<D> quads;
   Group<D> octets;
 
+  Maxima() = default;
   HWY_INLINE explicit Maxima(const Group<D>& magnitudes) {
     const D d;
     const Word32 d32;
@@ -206,67 +209,114 @@ HWY_INLINE hn::Vec<D> count_levels(D d, hn::Vec<D> x, const typename Hif4Thresho
 #endif
 }
 
-/// Equals quantize_hif4_group() for 64 lanes.
-template <class D, typename Word = hn::TFromD<D>>
-HWY_INLINE void quantize_group(D d, const std::byte* from, const Hif4Thresholds<Word>& thresholds, std::uint8_t* codes,
-                               std::uint8_t* scale) {
-  using V = hn::Vec<D>;
-  constexpr int fraction_bits = Hif4Thresholds<Word>::fraction_bits;
-  constexpr Word infinity = static_cast<Word>(Word{255} << fraction_bits);
-  constexpr std::size_t lanes = hn::MaxLanes(D());
-
-  // Step 1.
+/// The words of a group, or their magnitudes.
+template <class D>
+HWY_INLINE Group<D> load_group(D d, const std::byte* from) {
   Group<D> words;
+  for (std::size_t i = 0; i < kVectors<D>; ++i)
+    words[i] = load_words(d, from + i * hn::MaxLanes(D()) * sizeof(hn::TFromD<D>));
+  return words;
+}
+template <class D>
+HWY_INLINE Group<D> magnitudes_of(D d, const Group<D>& words) {
   Group<D> magnitudes;
   for (std::size_t i = 0; i < kVectors<D>; ++i) {
-    words[i] = load_words(d, from + i * lanes * sizeof(Word));
-    magnitudes[i] = hn::And(words[i], hn::Set(d, hwy::LimitsMax<Word>()));
+    magnitudes[i] = hn::And(words[i], hn::Set(d, hwy::LimitsMax<hn::TFromD<D>>()));
   }
-  const Maxima<D> maxima(magnitudes);
-  const Word maximum = maxima.largest();
+  return magnitudes;
+}
 
-  // Steps 2 to 4. A maximum that is NaN makes the group NaN.
-  if (HWY_UNLIKELY(maximum > infinity)) {
-    constexpr std::uint32_t nan = 0xFF;
-    std::memcpy(scale, &nan, sizeof nan);
-    std::memset(codes, 0, hif4_group_lanes / 2);
-    return;
-  }
+/// Steps 2 and 3: the E6M2 code of a maximum; a NaN gives FF.
+template <typename Word>
+HWY_INLINE std::uint32_t e6m2_of(Word maximum, const Hif4Thresholds<Word>& thresholds) {
+  constexpr int fraction_bits = Hif4Thresholds<Word>::fraction_bits;
   const Word fraction = static_cast<Word>(maximum & ((Word{1} << fraction_bits) - 1));
   const std::size_t bin = static_cast<std::size_t>(fraction) >> (fraction_bits - 7);
   const int unclamped = thresholds.code[bin] + (fraction >= thresholds.split[bin] ? 1 : 0) +
                         4 * (static_cast<int>(maximum >> fraction_bits) - 127);
-  const auto e6m2_code = static_cast<std::uint32_t>(std::clamp(unclamped, 0, 0xFE));
+  const bool nan = maximum > (Word{255} << fraction_bits);
+  return nan ? 0xFF : static_cast<std::uint32_t>(std::clamp(unclamped, 0, 0xFE));
+}
+
+/// A group after step 3.
+template <class D>
+struct Prepared {
+  Maxima<D> maxima;
+  std::uint32_t e6m2_code;
+};
+
+template <class D, typename Word = hn::TFromD<D>>
+HWY_INLINE Prepared<D> prepare_group(D d, const std::byte* from, const Hif4Thresholds<Word>& thresholds) {
+  const Maxima<D> maxima(magnitudes_of(d, load_group(d, from)));
+  return {maxima, e6m2_of(maxima.largest(), thresholds)};
+}
+
+/// With prepare_group(), equals quantize_hif4_group() for 64 lanes.
+template <class D, typename Word = hn::TFromD<D>>
+HWY_INLINE void finish_group(D d, const std::byte* from, const Prepared<D>& prepared,
+                             const Hif4Thresholds<Word>& thresholds, std::uint8_t* codes, std::uint8_t* scale) {
+  using V = hn::Vec<D>;
+  constexpr int fraction_bits = Hif4Thresholds<Word>::fraction_bits;
+  const std::uint32_t e6m2_code = prepared.e6m2_code;
+  if (HWY_UNLIKELY(e6m2_code == 0xFF)) {
+    std::memcpy(scale, &e6m2_code, sizeof e6m2_code);
+    std::memset(codes, 0, hif4_group_lanes / 2);
+    return;
+  }
+  // A micro-exponent moves the bounds by a binade; the exponent field of x goes the other way.
   const typename Hif4Thresholds<Word>::Scale& bounds = thresholds.scales[e6m2_code & 3];
   const V shift = hn::Set(d, static_cast<Word>((static_cast<int>(e6m2_code >> 2) - 48) * (1 << fraction_bits)));
-
-  // Steps 5 to 8: a micro-exponent moves the bounds by a binade, so the exponent field of x goes the other way.
   const V binade = hn::Set(d, static_cast<Word>(Word{1} << fraction_bits));
-  const Decisions<D> decisions = maxima.decide(bounds, shift, binade);
+  const Decisions<D> decisions = prepared.maxima.decide(bounds, shift, binade);
+  const Group<D> words = load_group(d, from);
+  const Group<D> magnitudes = magnitudes_of(d, words);
   const hn::RebindToUnsigned<D> du;
   for (std::size_t i = 0; i < kVectors<D>; ++i) {
     const V magnitude = count_levels(d, hn::Sub(magnitudes[i], decisions.shifts[i]), bounds);
     const V sign = hn::BitCast(d, hn::ShiftRight<8 * static_cast<int>(sizeof(Word)) - 4>(hn::BitCast(du, words[i])));
-    store_nibbles(d, hn::OrAnd(magnitude, sign, hn::Set(d, 8)), codes + i * lanes / 2);
+    store_nibbles(d, hn::OrAnd(magnitude, sign, hn::Set(d, 8)), codes + i * hn::MaxLanes(D()) / 2);
   }
   const std::uint32_t scale_word = e6m2_code | decisions.micro_bits;
   std::memcpy(scale, &scale_word, sizeof scale_word);
 }
 
+/// So many groups are prepared before the first is finished. A group is a long chain of operations that wait for each
+/// other; the chains of several run side by side only if they are short enough for the processor to see them together.
+#if HWY_TARGET <= HWY_AVX3
+inline constexpr std::size_t kAhead = 8;
+#else
+inline constexpr std::size_t kAhead = 1;  // their maxima would fill more registers than there are
+#endif
+
+template <std::size_t kGroups, class D, typename Word = hn::TFromD<D>>
+HWY_INLINE void quantize_groups(D d, const std::byte* words, const Hif4Thresholds<Word>& thresholds,
+                                std::uint8_t* codes, std::uint8_t* scales) {
+  constexpr std::size_t group_bytes = hif4_group_lanes * sizeof(Word);
+  Prepared<D> prepared[kGroups];
+  for (std::size_t g = 0; g < kGroups; ++g) prepared[g] = prepare_group(d, words + g * group_bytes, thresholds);
+  for (std::size_t g = 0; g < kGroups; ++g) {
+    finish_group(d, words + g * group_bytes, prepared[g], thresholds, codes + g * hif4_group_lanes / 2, scales + 4 * g);
+  }
+}
+
 template <class D, typename Word = hn::TFromD<D>>
 HWY_INLINE void quantize_line(D d, const std::byte* words, std::size_t lanes, const Hif4Thresholds<Word>& thresholds,
                               std::uint8_t* codes, std::uint8_t* scales) {
-  for (; lanes >= hif4_group_lanes; lanes -= hif4_group_lanes) {
-    quantize_group(d, words, thresholds, codes, scales);
-    words += hif4_group_lanes * sizeof(Word);
-    codes += hif4_group_lanes / 2;
-    scales += 4;
-  }
+  const auto advance = [&]<std::size_t kGroups>(std::integral_constant<std::size_t, kGroups>) HWY_ATTR {
+    for (; lanes >= kGroups * hif4_group_lanes; lanes -= kGroups * hif4_group_lanes) {
+      quantize_groups<kGroups>(d, words, thresholds, codes, scales);
+      words += kGroups * hif4_group_lanes * sizeof(Word);
+      codes += kGroups * hif4_group_lanes / 2;
+      scales += 4 * kGroups;
+    }
+  };
+  advance(std::integral_constant<std::size_t, kAhead>());
+  if constexpr (kAhead > 1) advance(std::integral_constant<std::size_t, 1>());
   if (lanes == 0) return;
   std::array<std::byte, hif4_group_lanes * sizeof(Word)> group{};  // missing lanes are +0, and their codes 0
   std::array<std::uint8_t, hif4_group_lanes / 2> group_codes;
   std::memcpy(group.data(), words, lanes * sizeof(Word));
-  quantize_group(d, group.data(), thresholds, group_codes.data(), scales);
+  quantize_groups<1>(d, group.data(), thresholds, group_codes.data(), scales);
   std::memcpy(codes, group_codes.data(), (lanes + 1) / 2);
 }
 
