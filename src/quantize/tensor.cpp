@@ -14,6 +14,7 @@
 #include "guarded.hpp"
 #include "quantize/kernels/hif4.hpp"
 #include "quantize/kernels/mx.hpp"
+#include "quantize/kernels/transpose.hpp"
 #include "quantize/kernels/widen.hpp"
 
 namespace bitcube {
@@ -128,24 +129,22 @@ void for_each_tile(const Lines& lines, const LineRange& range, const Execution& 
   const uint64 across = (range.count - 1) / Tile::max_lines + 1;
   const uint64 along = (lines.length - 1) / Tile::max_lanes + 1;
   parallel_for(across * along, execution, [&](std::size_t tile) {
-    const uint64 line = tile / along * Tile::max_lines;
-    const uint64 lane = tile % along * Tile::max_lanes;
+    const uint64 line = tile % across * Tile::max_lines;
+    const uint64 lane = tile / across * Tile::max_lanes;
     body(TilePosition{{range.first + line, std::min(Tile::max_lines, range.count - line)},
                       lane,
                       std::min(Tile::max_lanes, lines.length - lane)});
   });
 }
 
-/// Calls move(element, index, count) for all lanes of a tile: `count` consecutive elements of the tensor from `element`
-/// belong to consecutive lines of the tile, `index` is the place of the first in it, and the others follow `at.lanes`
-/// apart.
+/// Calls move(element, index, count) for runs of lines whose first lanes follow each other in the tensor: `element` is
+/// the first lane of `count` lines, `index` the place of the first line in the tile.
 template <typename Move>
 void for_each_run(const Lines& lines, const TilePosition& at, const Move& move) noexcept {
   for (uint64 l = 0; l < at.lines.count;) {
     const uint64 line = at.lines.first + l;
     const uint64 count = std::min(at.lines.count - l, lines.inner - line % lines.inner);
-    uint64 element = lines.element(line, at.first_lane);
-    for (uint64 k = 0; k < at.lanes; ++k, element += lines.inner) move(element, l * at.lanes + k, count);
+    move(lines.element(line, at.first_lane), l, count);
     l += count;
   }
 }
@@ -245,20 +244,14 @@ class Quantizer {
     return scales_ + (group - first_group()) * format_.scale_bytes();
   }
 
-  /// Calls use(convert, word type of the source, of the kernel).
+  /// Calls use(convert, word type of the source, of the kernel), where they differ.
   template <typename Use>
   void with_conversion(const Use& use) const noexcept {
-    if (kernel_source_ == &source_) {
-      if (word_bytes_ == 2) {
-        use([](std::uint16_t word) { return word; }, std::uint16_t{}, std::uint16_t{});
-      } else {
-        use([](std::uint32_t word) { return word; }, std::uint32_t{}, std::uint32_t{});
-      }
-    } else if (source_.type == DataType::fp16) {
+    if (source_.type == DataType::fp16) {
       if (format_.is_hif4()) {
-        use(kernels::fp16_to_bf16, std::uint16_t{}, std::uint16_t{});
+        use([](std::uint16_t word) { return kernels::fp16_to_bf16(word); }, std::uint16_t{}, std::uint16_t{});
       } else {
-        use(kernels::fp16_to_fp32, std::uint16_t{}, std::uint32_t{});
+        use([](std::uint16_t word) { return kernels::fp16_to_fp32(word); }, std::uint16_t{}, std::uint32_t{});
       }
     } else {
       const auto to_bf16 = [this](uint64 word) { return static_cast<std::uint16_t>(hif4_source_word(source_, word)); };
@@ -310,12 +303,22 @@ class Quantizer {
   /// Lanes of a line that lie apart: gathered for several lines at once.
   void quantize_tile(const TilePosition& at) const noexcept {
     Tile tile;
-    with_conversion([&]<typename From, typename To>(const auto& convert_word, From, To) {
-      for_each_run(geometry_.lines, at, [&](uint64 element, uint64 index, uint64 count) {
-        const std::byte* from = bytes_ + element * sizeof(From);
-        std::byte* to = tile.bytes.data() + index * sizeof(To);
-        for (uint64 i = 0; i < count; ++i) {
-          store_as<To>(to + i * at.lanes * sizeof(To), convert_word(load_as<From>(from + i * sizeof(From))));
+    for_each_run(geometry_.lines, at, [&](uint64 element, uint64 index, uint64 count) {
+      const std::byte* from = bytes_ + element * word_bytes_;
+      const std::size_t stride = geometry_.lines.inner * word_bytes_;
+      if (kernel_source_ == &source_) {
+        const std::size_t line_bytes = at.lanes * word_bytes_;
+        kernels::transpose(word_bytes_, from, stride, at.lanes, count, tile.bytes.data() + index * line_bytes,
+                           line_bytes);
+        return;
+      }
+      with_conversion([&]<typename From, typename To>(const auto& convert_word, From, To) {
+        for (uint64 k = 0; k < at.lanes; ++k) {
+          std::byte* to = tile.bytes.data() + (index * at.lanes + k) * sizeof(To);
+          for (uint64 i = 0; i < count; ++i) {
+            const std::byte* word = from + k * stride + i * sizeof(From);
+            store_as<To>(to + i * at.lanes * sizeof(To), convert_word(load_as<From>(word)));
+          }
         }
       });
     });
@@ -485,23 +488,12 @@ class Dequantizer {
     for (uint64 l = 0; l < at.lines.count; ++l) {
       run_kernel(at.lines.first + l, at.first_lane, at.lanes, tile.bytes.data() + l * at.lanes * word_bytes_, raised);
     }
-    if (word_bytes_ == 2) {
-      scatter<std::uint16_t>(tile, at);
-    } else {
-      scatter<std::uint32_t>(tile, at);
-    }
-    return raised;
-  }
-
-  template <typename Word>
-  void scatter(const Tile& tile, const TilePosition& at) const noexcept {
+    const std::size_t line_bytes = at.lanes * word_bytes_;
     for_each_run(geometry_.lines, at, [&](uint64 element, uint64 index, uint64 count) {
-      const std::byte* from = tile.bytes.data() + index * sizeof(Word);
-      std::byte* to = out_ + element * sizeof(Word);
-      for (uint64 i = 0; i < count; ++i) {
-        store_as<Word>(to + i * sizeof(Word), load_as<Word>(from + i * at.lanes * sizeof(Word)));
-      }
+      kernels::transpose(word_bytes_, tile.bytes.data() + index * line_bytes, line_bytes, count, at.lanes,
+                         out_ + element * word_bytes_, geometry_.lines.inner * word_bytes_);
     });
+    return raised;
   }
 
   // ---- Reference ----
