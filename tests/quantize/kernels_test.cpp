@@ -528,6 +528,23 @@ TEST(DequantizeKernels, EveryLengthAxisAndThreadCount) {
   }
 }
 
+TEST(DequantizeKernels, UnusedNibblesRaiseNothing) {
+  // As a lane this nibble would leave the range of FP16 under the first scale, of all destinations under the second.
+  const std::array<std::byte, 1> codes{std::byte{0x70}};
+  const std::array<std::byte, 4> scales{std::byte{0xFE}, std::byte{0xFF}, std::byte{0xFF}, std::byte{0xFF}};
+  test::for_each_target([&](const std::string& target) {
+    if (!has_kernels()) return;
+    for (const Format* destination : destinations) {
+      std::array<std::byte, 4> word;
+      Flags flags = Flags::none;
+      EXPECT_TRUE(kernels::dequantize_hif4(codes.data(), scales.data(), 1, *destination, word.data(), flags));
+      EXPECT_EQ(flags, Flags::none) << target << " HiF4";
+      EXPECT_TRUE(kernels::dequantize_mx(codes.data(), scales.data(), 1, e2m1, *destination, word.data(), flags));
+      EXPECT_EQ(flags, Flags::none) << target << " E2M1";
+    }
+  });
+}
+
 // ---- The environment ----
 
 TEST(Kernels, DoNotDependOnTheFloatingPointEnvironment) {

@@ -211,7 +211,9 @@ HWY_INLINE void quantize_group(D d, const std::byte* from, ScaleRounding rule, W
     all = hn::Max(all, hn::And(words[i], magnitude_mask));
   }
   const Word amax = largest_lane(d, all);
-  const int code = scale_code<kElement>((static_cast<int>(amax) + carry) >> fraction_bits);
+  // Unsigned, because the word of a NaN may carry into the sign bit; that code is not used.
+  const std::uint32_t carried = static_cast<std::uint32_t>(amax) + static_cast<std::uint32_t>(carry);
+  const int code = scale_code<kElement>(static_cast<int>(carried >> fraction_bits));
   // Words of subnormals, and of zero, do not measure them: read as if their exponent field meant what it says, they
   // seem greater, but stay below 2^-126. That is no harm where all below 2^-126 rounds to zero: where half the least
   // element, 2^(-bias - f), times the scale is no less.
