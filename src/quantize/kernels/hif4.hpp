@@ -12,8 +12,8 @@ namespace bitcube::kernels {
 
 /// Quantises `lanes` consecutive words of BF16 or FP32 at any address: groups of 64 from lane 0, the last may be short.
 /// Each group equals quantize_hif4_group(). Writes ceil(lanes / 2) bytes of codes, an unused nibble as 0, and 4 bytes
-/// per group of scales. False, and nothing written, if there is no kernel: for this machine, source or profile; no lanes
-/// only ask.
+/// per group of scales. False, and nothing written, if there is no kernel: for this machine, source or profile; no
+/// lanes only ask.
 bool quantize_hif4(const Format& source, const std::byte* words, std::size_t lanes, const Hif4Profile& profile,
                    std::byte* codes, std::byte* scales) noexcept;
 
