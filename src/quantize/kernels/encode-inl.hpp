@@ -71,7 +71,8 @@ HWY_INLINE Vec32 encode_magnitude(Word32 d, Vec32 y, Mask32 count, Raised& raise
     constexpr int extra = kTo == DataType::fp32 ? 0 : 8;
     const Vec32 small = hn::Min(y, hn::Sub(least_normal, hn::Set(d, 1)));
     const hn::RebindToFloat<Word32> df;
-    const Vec32 scaled = hn::Add(small, hn::Set(d, (127 + extra - quantum) * (1 << 23)));
+    constexpr std::uint32_t power = std::uint32_t{127 + extra - quantum} << 23;  // modulo 2^32; the sum is in range
+    const Vec32 scaled = hn::Add(small, hn::Set(d, static_cast<std::int32_t>(power)));
     const Vec32 units = hn::ConvertTo(d, hn::BitCast(df, scaled));
     Vec32 quanta = units;
     if constexpr (extra > 0) {

@@ -48,7 +48,7 @@ HWY_INLINE hn::TFromD<D> largest_first_lane(D /*d*/, hn::Vec<D> v) {
 
 /// The largest lane. Precondition: no lane is negative.
 template <class D>
-HWY_INLINE hn::TFromD<D> largest_lane(D d, hn::Vec<D> v) {
+HWY_INLINE hn::TFromD<D> largest_lane(D /*d*/, hn::Vec<D> v) {
   if constexpr (hn::MaxLanes(D()) > kBlockLanes<hn::TFromD<D>>) {
     const hn::Half<D> half;
     return largest_lane(half, hn::Max(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));

@@ -62,7 +62,7 @@ constexpr Word subnormal_bound(int j) noexcept {
   using Element = MxElement<kElement>;
   constexpr int fraction_bits = sizeof(Word) == 2 ? 7 : 23;
   const int halves = 2 * j + 1;
-  const int exponent = std::bit_width(static_cast<unsigned>(halves)) - 1;
+  const int exponent = static_cast<int>(std::bit_width(static_cast<unsigned>(halves))) - 1;
   // halves * 2^(-bias - f), with the bias added.
   const int word = (exponent - Element::fraction_bits) * (1 << fraction_bits) +
                    ((halves - (1 << exponent)) << (fraction_bits - exponent));
@@ -134,7 +134,7 @@ inline constexpr std::size_t kGroupBytes = MxElement<kElement>::format.is_packed
 
 /// The FP32 word of a subnormal magnitude, as if exponent fields could be negative. Precondition: it is not zero.
 constexpr std::int32_t normalised_subnormal(std::int32_t magnitude) noexcept {
-  const int width = std::bit_width(static_cast<std::uint32_t>(magnitude));
+  const int width = static_cast<int>(std::bit_width(static_cast<std::uint32_t>(magnitude)));
   return (width - 24) * (1 << 23) + (magnitude << (24 - width));
 }
 
