@@ -12,6 +12,10 @@
 #include <string>
 
 #include "guarded.hpp"
+#include "quantize/kernels/hif4.hpp"
+#include "quantize/kernels/mx.hpp"
+#include "quantize/kernels/transpose.hpp"
+#include "quantize/kernels/widen.hpp"
 
 namespace bitcube {
 namespace {
@@ -78,32 +82,256 @@ GroupPosition locate(const BlockFormat& format, const Geometry& g, uint64 group)
   return {line, first, static_cast<std::size_t>(std::min<uint64>(format.group, g.lines.length - first))};
 }
 
+/// Groups whose lanes follow each other, where those of a line do: from group `begin`, which is at `at`, to `end` at
+/// most. Lines of whole groups follow each other too.
+struct GroupRun {
+  uint64 groups = 0;
+  uint64 lanes = 0;
+};
+
+GroupRun run_of(const BlockFormat& format, const Geometry& g, const GroupPosition& at, uint64 begin,
+                uint64 end) noexcept {
+  const uint64 groups = end - begin;
+  if (g.lines.length % format.group == 0) return {groups, groups * format.group};
+  const uint64 of_line = std::min(groups, g.groups_per_line - begin % g.groups_per_line);
+  return {of_line, std::min(of_line * format.group, g.lines.length - at.first_lane)};
+}
+
 /// The codes of one group, at most 64.
 using Codes = std::array<std::uint8_t, hif4_group_lanes>;
 
+/// The lines [first, first + count) of a tensor.
+struct LineRange {
+  uint64 first = 0;
+  uint64 count = 0;
+};
+
+/// A block of lanes of several lines, side by side in memory: what a kernel reads where the lanes of a line lie apart,
+/// or writes. 32 lines, so that whole cache lines of the tensor are used; it fits the first caches.
+struct Tile {
+  static constexpr uint64 max_lines = 32;
+  static constexpr uint64 max_lanes = 256;  // whole groups of every format
+
+  alignas(64) std::array<std::byte, max_lines * max_lanes * sizeof(std::uint32_t)> bytes;
+};
+
+/// Which lanes a tile holds.
+struct TilePosition {
+  LineRange lines;
+  uint64 first_lane = 0;
+  uint64 lanes = 0;
+};
+
+/// Calls body(position) for tiles that cover a range of lines.
+template <typename Body>
+void for_each_tile(const Lines& lines, const LineRange& range, const Execution& execution, const Body& body) {
+  if (range.count == 0) return;
+  const uint64 across = (range.count - 1) / Tile::max_lines + 1;
+  const uint64 along = (lines.length - 1) / Tile::max_lanes + 1;
+  parallel_for(across * along, execution, [&](std::size_t tile) {
+    const uint64 line = tile % across * Tile::max_lines;
+    const uint64 lane = tile / across * Tile::max_lanes;
+    body(TilePosition{{range.first + line, std::min(Tile::max_lines, range.count - line)},
+                      lane,
+                      std::min(Tile::max_lanes, lines.length - lane)});
+  });
+}
+
+/// Calls move(element, index, count) for runs of lines whose first lanes follow each other in the tensor: `element` is
+/// the first lane of `count` lines, `index` the place of the first line in the tile.
+template <typename Move>
+void for_each_run(const Lines& lines, const TilePosition& at, const Move& move) noexcept {
+  for (uint64 l = 0; l < at.lines.count;) {
+    const uint64 line = at.lines.first + l;
+    const uint64 count = std::min(at.lines.count - l, lines.inner - line % lines.inner);
+    move(lines.element(line, at.first_lane), l, count);
+    l += count;
+  }
+}
+
+template <typename Word>
+Word load_as(const std::byte* from) noexcept {
+  Word word;
+  std::memcpy(&word, from, sizeof word);
+  return word;
+}
+
+template <typename Word>
+void store_as(std::byte* to, Word word) noexcept {
+  std::memcpy(to, &word, sizeof word);
+}
+
+/// Quantises a range of lines, by groups.
 class Quantizer {
  public:
-  Quantizer(std::span<const std::byte> bytes, const Geometry& geometry, QuantizedTensor& out) noexcept
-      : bytes_(bytes.data()), word_bytes_(out.source->carrier_bits / 8U), geometry_(geometry), out_(out) {}
+  /// The outputs hold the range alone. `tensor_scale`: of NVFP4.
+  Quantizer(std::span<const std::byte> bytes, const Format& source, const Geometry& geometry,
+            const QuantizeOptions& options, const LineRange& range, std::byte* codes, std::byte* scales) noexcept
+      : bytes_(bytes.data()),
+        source_(source),
+        word_bytes_(source.carrier_bits / 8U),
+        geometry_(geometry),
+        options_(options),
+        format_(*options.format),
+        range_(range),
+        codes_(codes),
+        scales_(scales),
+        kernel_source_(options.execution.reference ? nullptr : find_kernel_source()) {}
 
-  void quantize_groups(uint64 begin, uint64 end) const noexcept {
-    for (uint64 group = begin; group < end; ++group) quantize_group(group);
+  void set_tensor_scale(std::uint32_t scale) noexcept { tensor_scale_ = scale; }
+
+  void quantize() const {
+    const Execution& execution = options_.execution;
+    if (kernel_source_ != nullptr && geometry_.lines.inner > 1) {
+      for_each_tile(geometry_.lines, range_, execution, [&](const TilePosition& at) { quantize_tile(at); });
+      return;
+    }
+    for_each_block(groups(), execution, [&](uint64, uint64 begin, uint64 end) {
+      if (kernel_source_ != nullptr) {
+        quantize_runs(first_group() + begin, first_group() + end);
+      } else {
+        for (uint64 group = begin; group < end; ++group) quantize_group(first_group() + group);
+      }
+    });
   }
 
-  /// The largest finite magnitude of some groups.
-  Real amax(uint64 begin, uint64 end) const noexcept {
+  /// The largest finite magnitude. The largest of the blocks' maxima is the same in whatever order they are taken.
+  Real amax() const {
+    std::vector<Real> maxima(blocks_of(groups()));
+    const auto larger = [](const Real& a, const Real& b) { return compare_magnitude(a, b) > 0 ? a : b; };
+    for_each_block(groups(), {.threads = options_.execution.threads}, [&](uint64 block, uint64 begin, uint64 end) {
+      Real largest;
+      for (uint64 group = begin; group < end; ++group) {
+        std::array<Value, mx_group_lanes> lanes;
+        const GroupPosition at = locate(format_, geometry_, first_group() + group);
+        decode_lanes(at, lanes);
+        largest = larger(detail::range_of({lanes.data(), at.lanes}).amax, largest);
+      }
+      maxima[block] = largest;
+    });
     Real largest;
-    for (uint64 group = begin; group < end; ++group) {
-      std::array<Value, mx_group_lanes> lanes;
-      const GroupPosition at = locate(*out_.format, geometry_, group);
-      decode_lanes(at, lanes);
-      const Real here = detail::range_of({lanes.data(), at.lanes}).amax;
-      if (compare_magnitude(here, largest) > 0) largest = here;
-    }
+    for (const Real& maximum : maxima) largest = larger(maximum, largest);
     return largest;
   }
 
  private:
+  uint64 groups() const noexcept { return range_.count * geometry_.groups_per_line; }
+  uint64 first_group() const noexcept { return range_.first * geometry_.groups_per_line; }
+
+  // ---- Kernels ----
+
+  /// The format from whose words a kernel quantises this source, or nullptr: BF16 and FP32 as they are, FP16 as the
+  /// same values in FP32, and with HiF4 all others rounded to BF16 (hif4_source_format()).
+  const Format* find_kernel_source() const noexcept {
+    if (format_.is_nvfp4() || (format_.is_mx() && options_.rounding != Rounding::rne)) return nullptr;
+    const Format& source = format_.is_hif4()                ? hif4_source_format(source_)
+                           : source_.type == DataType::fp16 ? fp32
+                                                            : source_;
+    return run_kernel(source, nullptr, 0, nullptr, nullptr) ? &source : nullptr;
+  }
+
+  bool run_kernel(const Format& source, const std::byte* words, uint64 lanes, std::byte* codes,
+                  std::byte* scales) const noexcept {
+    return format_.is_hif4() ? kernels::quantize_hif4(source, words, lanes, *options_.profile, codes, scales)
+                             : kernels::quantize_mx(source, words, lanes, *format_.element,
+                                                    options_.scale_rule->rounding, codes, scales);
+  }
+
+  std::byte* codes_at(uint64 line, uint64 lane) const noexcept {
+    return codes_ + (line - range_.first) * geometry_.code_bytes_per_line + format_.code_bytes(lane);
+  }
+  std::byte* scales_at(uint64 group) const noexcept {
+    return scales_ + (group - first_group()) * format_.scale_bytes();
+  }
+
+  /// Calls use(convert, word type of the source, of the kernel), where they differ.
+  template <typename Use>
+  void with_conversion(const Use& use) const noexcept {
+    if (source_.type == DataType::fp16) {
+      if (format_.is_hif4()) {
+        use([](std::uint16_t word) { return kernels::fp16_to_bf16(word); }, std::uint16_t{}, std::uint16_t{});
+      } else {
+        use([](std::uint16_t word) { return kernels::fp16_to_fp32(word); }, std::uint16_t{}, std::uint32_t{});
+      }
+    } else {
+      const auto to_bf16 = [this](uint64 word) { return static_cast<std::uint16_t>(hif4_source_word(source_, word)); };
+      if (word_bytes_ == 1) {
+        use(to_bf16, std::uint8_t{}, std::uint16_t{});
+      } else if (word_bytes_ == 2) {
+        use(to_bf16, std::uint16_t{}, std::uint16_t{});
+      } else if (word_bytes_ == 4) {
+        use(to_bf16, std::uint32_t{}, std::uint16_t{});
+      } else {
+        use(to_bf16, uint64{}, std::uint16_t{});
+      }
+    }
+  }
+
+  /// Groups [begin, end) of lines whose lanes follow each other.
+  void quantize_runs(uint64 begin, uint64 end) const noexcept {
+    while (begin < end) {
+      const GroupPosition at = locate(format_, geometry_, begin);
+      const GroupRun run = run_of(format_, geometry_, at, begin, end);
+      const std::byte* words = bytes_ + geometry_.lines.element(at.line, at.first_lane) * word_bytes_;
+      std::byte* codes = codes_at(at.line, at.first_lane);
+      std::byte* scales = scales_at(begin);
+      if (kernel_source_ == &source_) {
+        run_kernel(source_, words, run.lanes, codes, scales);
+      } else {
+        quantize_converted(words, run.lanes, codes, scales);
+      }
+      begin += run.groups;
+    }
+  }
+
+  void quantize_converted(const std::byte* words, uint64 lanes, std::byte* codes, std::byte* scales) const noexcept {
+    constexpr uint64 piece = Tile::max_lanes * Tile::max_lines;
+    Tile tile;
+    for (uint64 done = 0; done < lanes; done += piece) {
+      const uint64 count = std::min(piece, lanes - done);
+      with_conversion([&]<typename From, typename To>(const auto& convert_word, From, To) {
+        const std::byte* from = words + done * sizeof(From);
+        for (uint64 i = 0; i < count; ++i) {
+          store_as<To>(tile.bytes.data() + i * sizeof(To), convert_word(load_as<From>(from + i * sizeof(From))));
+        }
+      });
+      run_kernel(*kernel_source_, tile.bytes.data(), count, codes + format_.code_bytes(done),
+                 scales + done / format_.group * format_.scale_bytes());
+    }
+  }
+
+  /// Lanes of a line that lie apart: gathered for several lines at once.
+  void quantize_tile(const TilePosition& at) const noexcept {
+    Tile tile;
+    for_each_run(geometry_.lines, at, [&](uint64 element, uint64 index, uint64 count) {
+      const std::byte* from = bytes_ + element * word_bytes_;
+      const std::size_t stride = geometry_.lines.inner * word_bytes_;
+      if (kernel_source_ == &source_) {
+        const std::size_t line_bytes = at.lanes * word_bytes_;
+        kernels::transpose(word_bytes_, from, stride, at.lanes, count, tile.bytes.data() + index * line_bytes,
+                           line_bytes);
+        return;
+      }
+      with_conversion([&]<typename From, typename To>(const auto& convert_word, From, To) {
+        for (uint64 k = 0; k < at.lanes; ++k) {
+          std::byte* to = tile.bytes.data() + (index * at.lanes + k) * sizeof(To);
+          for (uint64 i = 0; i < count; ++i) {
+            const std::byte* word = from + k * stride + i * sizeof(From);
+            store_as<To>(to + i * at.lanes * sizeof(To), convert_word(load_as<From>(word)));
+          }
+        }
+      });
+    });
+    const std::size_t line_bytes = at.lanes * (kernel_source_->carrier_bits / 8U);
+    for (uint64 l = 0; l < at.lines.count; ++l) {
+      const uint64 line = at.lines.first + l;
+      run_kernel(*kernel_source_, tile.bytes.data() + l * line_bytes, at.lanes, codes_at(line, at.first_lane),
+                 scales_at(line * geometry_.groups_per_line + at.first_lane / format_.group));
+    }
+  }
+
+  // ---- Reference ----
+
   template <typename Use>
   void for_each_word(const GroupPosition& at, const Use& use) const noexcept {
     const std::byte* from = bytes_ + geometry_.lines.element(at.line, at.first_lane) * word_bytes_;
@@ -112,19 +340,18 @@ class Quantizer {
   }
 
   void decode_lanes(const GroupPosition& at, std::array<Value, mx_group_lanes>& lanes) const noexcept {
-    for_each_word(at, [&](std::size_t i, uint64 word) { lanes[i] = decode(*out_.source, word); });
+    for_each_word(at, [&](std::size_t i, uint64 word) { lanes[i] = decode(source_, word); });
   }
 
   void quantize_group(uint64 group) const noexcept {
-    const BlockFormat& format = *out_.format;
-    const GroupPosition at = locate(format, geometry_, group);
+    const GroupPosition at = locate(format_, geometry_, group);
     Codes codes{};
     uint64 scale = 0;
-    if (format.is_hif4()) {
+    if (format_.is_hif4()) {
       std::array<std::uint32_t, hif4_group_lanes> words;
-      for_each_word(at, [&](std::size_t i, uint64 word) { words[i] = hif4_source_word(*out_.source, word); });
+      for_each_word(at, [&](std::size_t i, uint64 word) { words[i] = hif4_source_word(source_, word); });
       const Hif4Group quantized =
-          quantize_hif4_group(hif4_source_format(*out_.source), {words.data(), at.lanes}, *out_.profile);
+          quantize_hif4_group(hif4_source_format(source_), {words.data(), at.lanes}, *options_.profile);
       scale = quantized.scale_word;
       codes = quantized.codes;
     } else {
@@ -132,20 +359,19 @@ class Quantizer {
       decode_lanes(at, values);
       const std::span<const Value> lanes{values.data(), at.lanes};
       const MxGroup quantized =
-          format.is_mx() ? quantize_mx_group(*format.element, lanes, out_.scale_rule->rounding, out_.rounding)
-                         : quantize_nvfp4_group(lanes, out_.tensor_scale.value_or(kOne), out_.rounding);
+          format_.is_mx() ? quantize_mx_group(*format_.element, lanes, options_.scale_rule->rounding, options_.rounding)
+                          : quantize_nvfp4_group(lanes, tensor_scale_, options_.rounding);
       scale = quantized.scale;
       std::copy(quantized.codes.begin(), quantized.codes.end(), codes.begin());
     }
-    store_word(out_.scales.data() + group * format.scale_bytes(), format.scale_bytes(), scale);
+    store_word(scales_at(group), format_.scale_bytes(), scale);
     store_codes(at, codes);
   }
 
   /// A group starts on a byte of its own, because group lengths are even.
   void store_codes(const GroupPosition& at, const Codes& codes) const noexcept {
-    std::byte* to =
-        out_.codes.data() + at.line * geometry_.code_bytes_per_line + out_.format->code_bytes(at.first_lane);
-    if (!out_.format->element->is_packed()) {
+    std::byte* to = codes_at(at.line, at.first_lane);
+    if (!format_.element->is_packed()) {
       for (std::size_t i = 0; i < at.lanes; ++i) to[i] = std::byte{codes[i]};
       return;
     }
@@ -155,22 +381,17 @@ class Quantizer {
   static constexpr std::uint32_t kOne = 0x3F800000;
 
   const std::byte* bytes_;
+  const Format& source_;
   std::size_t word_bytes_;
   const Geometry& geometry_;
-  QuantizedTensor& out_;
+  const QuantizeOptions& options_;
+  const BlockFormat& format_;
+  LineRange range_;
+  std::byte* codes_;
+  std::byte* scales_;
+  std::uint32_t tensor_scale_ = kOne;
+  const Format* kernel_source_;  // nullptr: the reference does it
 };
-
-/// The largest of the blocks' maxima is the same in whatever order they are taken.
-Real tensor_amax(const Quantizer& quantizer, uint64 groups, unsigned threads) {
-  std::vector<Real> maxima(blocks_of(groups));
-  for_each_block(groups, {.threads = threads},
-                 [&](uint64 block, uint64 begin, uint64 end) { maxima[block] = quantizer.amax(begin, end); });
-  Real largest;
-  for (const Real& maximum : maxima) {
-    if (compare_magnitude(maximum, largest) > 0) largest = maximum;
-  }
-  return largest;
-}
 
 /// The scale and the codes of one group, ready to give values.
 class GroupReader {
@@ -201,6 +422,105 @@ class GroupReader {
   GroupPosition position_;
   uint64 scale_;
   const std::byte* codes_;
+};
+
+/// Dequantises a whole tensor.
+class Dequantizer {
+ public:
+  Dequantizer(const QuantizedTensor& tensor, const Format& destination, Rounding rounding, const Geometry& geometry,
+              std::byte* out) noexcept
+      : tensor_(tensor),
+        format_(*tensor.format),
+        destination_(destination),
+        rounding_(rounding),
+        word_bytes_(destination.carrier_bits / 8U),
+        geometry_(geometry),
+        out_(out) {}
+
+  Flags dequantize(const Execution& execution) const {
+    std::atomic<std::uint8_t> flags{0};
+    const auto raise = [&](Flags raised) {
+      flags.fetch_or(static_cast<std::uint8_t>(raised), std::memory_order_relaxed);
+    };
+    Flags none = Flags::none;
+    const bool kernel = !execution.reference && run_kernel(0, 0, 0, nullptr, none);
+    if (kernel && geometry_.lines.inner > 1) {
+      for_each_tile(geometry_.lines, {0, geometry_.lines.count}, execution,
+                    [&](const TilePosition& at) { raise(dequantize_tile(at)); });
+    } else {
+      for_each_block(geometry_.groups, execution, [&](uint64, uint64 begin, uint64 end) {
+        raise(kernel ? dequantize_runs(begin, end) : dequantize_groups(begin, end));
+      });
+    }
+    return static_cast<Flags>(flags.load());
+  }
+
+ private:
+  // ---- Kernels ----
+
+  /// False if there is no kernel; `lanes` may be 0 to learn it.
+  bool run_kernel(uint64 line, uint64 lane, uint64 lanes, std::byte* words, Flags& flags) const noexcept {
+    if (format_.is_nvfp4() || rounding_ != Rounding::rne) return false;
+    const std::byte* codes = tensor_.codes.data() + line * geometry_.code_bytes_per_line + format_.code_bytes(lane);
+    const std::byte* scales =
+        tensor_.scales.data() + (line * geometry_.groups_per_line + lane / format_.group) * format_.scale_bytes();
+    return format_.is_hif4()
+               ? kernels::dequantize_hif4(codes, scales, lanes, destination_, words, flags)
+               : kernels::dequantize_mx(codes, scales, lanes, *format_.element, destination_, words, flags);
+  }
+
+  /// Groups [begin, end) of lines whose lanes follow each other.
+  Flags dequantize_runs(uint64 begin, uint64 end) const noexcept {
+    Flags raised = Flags::none;
+    while (begin < end) {
+      const GroupPosition at = locate(format_, geometry_, begin);
+      const GroupRun run = run_of(format_, geometry_, at, begin, end);
+      run_kernel(at.line, at.first_lane, run.lanes,
+                 out_ + geometry_.lines.element(at.line, at.first_lane) * word_bytes_, raised);
+      begin += run.groups;
+    }
+    return raised;
+  }
+
+  Flags dequantize_tile(const TilePosition& at) const noexcept {
+    Tile tile;
+    Flags raised = Flags::none;
+    for (uint64 l = 0; l < at.lines.count; ++l) {
+      run_kernel(at.lines.first + l, at.first_lane, at.lanes, tile.bytes.data() + l * at.lanes * word_bytes_, raised);
+    }
+    const std::size_t line_bytes = at.lanes * word_bytes_;
+    for_each_run(geometry_.lines, at, [&](uint64 element, uint64 index, uint64 count) {
+      kernels::transpose(word_bytes_, tile.bytes.data() + index * line_bytes, line_bytes, count, at.lanes,
+                         out_ + element * word_bytes_, geometry_.lines.inner * word_bytes_);
+    });
+    return raised;
+  }
+
+  // ---- Reference ----
+
+  Flags dequantize_groups(uint64 begin, uint64 end) const noexcept {
+    Flags raised = Flags::none;
+    for (uint64 group = begin; group < end; ++group) {
+      const GroupReader lanes(tensor_, geometry_, group);
+      const GroupPosition& at = lanes.position();
+      std::byte* to = out_ + geometry_.lines.element(at.line, at.first_lane) * word_bytes_;
+      for (std::size_t i = 0; i < lanes.size(); ++i) {
+        const Value y = lanes[i];
+        const Encoded word = convert_value(destination_, y.cls, y.real, {.rounding = rounding_});
+        raised |= word.flags;
+        store_word(to + i * geometry_.lines.inner * word_bytes_, word_bytes_, word.bits);
+      }
+    }
+    return raised;
+  }
+
+  const QuantizedTensor& tensor_;
+  const BlockFormat& format_;
+  const Format& destination_;
+  Rounding rounding_;
+  std::size_t word_bytes_;
+  const Geometry& geometry_;
+  std::byte* out_;
 };
 
 Expected<Geometry> validated_geometry(const QuantizedTensor& tensor) {
@@ -240,6 +560,26 @@ Expected<void> check_size(std::span<const std::byte> bytes, const Format& format
   if (checked_multiply(lines.elements(), word, needs) && needs == bytes.size()) return {};
   return Error{fmt::format("the source has {} bytes, but shape {} of {} needs {} bytes", bytes.size(), show(shape),
                            format.name, needs)};
+}
+
+/// What quantize() needs to know, or what is wrong with its arguments.
+Expected<Geometry> quantize_geometry(std::span<const std::byte> bytes, const Format& source,
+                                     std::span<const uint64> shape, std::size_t axis, const QuantizeOptions& options) {
+  if (options.format == nullptr) return Error{"quantise: no block format"};
+  const BlockFormat& format = *options.format;
+  if (format.is_hif4() && options.profile == nullptr) return Error{"hif4: no profile"};
+  if (format.is_mx() && options.scale_rule == nullptr) return Error{fmt::format("{}: no scale rule", format.name)};
+  if (!is_quantize_source(source)) {
+    return Error{
+        fmt::format("source {}: cannot be quantised; give a float of whole bytes, such as FP32 or BF16", source.name)};
+  }
+  if (options.tensor_scale && !format.is_nvfp4()) {
+    return Error{fmt::format("{}: only nvfp4 takes a tensor scale", format.name)};
+  }
+  const Expected<Geometry> geometry = geometry_of(format, shape, axis);
+  if (!geometry) return geometry.error();
+  if (auto fits = check_size(bytes, source, shape, geometry->lines); !fits) return fits.error();
+  return geometry;
 }
 
 /// The value as a double, which holds every lane exactly.
@@ -304,21 +644,9 @@ Value dequantize_lane(const QuantizedTensor& tensor, uint64 line, uint64 lane) n
 
 Expected<QuantizedTensor> quantize(std::span<const std::byte> bytes, const Format& source,
                                    std::span<const uint64> shape, std::size_t axis, const QuantizeOptions& options) {
-  if (options.format == nullptr) return Error{"quantise: no block format"};
-  const BlockFormat& format = *options.format;
-  if (format.is_hif4() && options.profile == nullptr) return Error{"hif4: no profile"};
-  if (format.is_mx() && options.scale_rule == nullptr) return Error{fmt::format("{}: no scale rule", format.name)};
-  if (!is_quantize_source(source)) {
-    return Error{
-        fmt::format("source {}: cannot be quantised; give a float of whole bytes, such as FP32 or BF16", source.name)};
-  }
-  if (options.tensor_scale && !format.is_nvfp4()) {
-    return Error{fmt::format("{}: only nvfp4 takes a tensor scale", format.name)};
-  }
-  const Expected<Geometry> geometry = geometry_of(format, shape, axis);
+  const Expected<Geometry> geometry = quantize_geometry(bytes, source, shape, axis, options);
   if (!geometry) return geometry.error();
-  if (auto fits = check_size(bytes, source, shape, geometry->lines); !fits) return fits.error();
-
+  const BlockFormat& format = *options.format;
   const auto work = [&]() -> Expected<QuantizedTensor> {
     QuantizedTensor out{.format = &format,
                         .profile = format.is_hif4() ? options.profile : nullptr,
@@ -330,12 +658,41 @@ Expected<QuantizedTensor> quantize(std::span<const std::byte> bytes, const Forma
                         .codes = std::vector<std::byte>(geometry->code_bytes),
                         .scales = std::vector<std::byte>(geometry->scale_bytes),
                         .tensor_scale = {}};
-    const Quantizer quantizer(bytes, *geometry, out);
-    const uint64 groups = geometry->groups;
-    const Execution& execution = options.execution;
-    if (options.tensor_scale) out.tensor_scale = nvfp4_tensor_scale(tensor_amax(quantizer, groups, execution.threads));
-    for_each_block(groups, execution, [&](uint64, uint64 begin, uint64 end) { quantizer.quantize_groups(begin, end); });
+    const LineRange all{0, geometry->lines.count};
+    Quantizer quantizer(bytes, source, *geometry, options, all, out.codes.data(), out.scales.data());
+    if (options.tensor_scale) {
+      out.tensor_scale = nvfp4_tensor_scale(quantizer.amax());
+      quantizer.set_tensor_scale(*out.tensor_scale);
+    }
+    quantizer.quantize();
     return out;
+  };
+  return guarded("quantise", work);
+}
+
+Expected<void> quantize_lines(std::span<const std::byte> bytes, const Format& source, std::span<const uint64> shape,
+                              std::size_t axis, const QuantizeOptions& options, uint64 first_line, uint64 lines,
+                              std::span<std::byte> codes, std::span<std::byte> scales) {
+  const Expected<Geometry> geometry = quantize_geometry(bytes, source, shape, axis, options);
+  if (!geometry) return geometry.error();
+  if (options.tensor_scale) return Error{"nvfp4: a tensor scale needs the whole tensor, not some of its lines"};
+  const uint64 all = geometry->lines.count;
+  if (first_line > all || lines > all - first_line) {
+    return Error{fmt::format("lines {} to {}: shape {} along axis {} has {}", first_line, first_line + lines,
+                             show(shape), axis, all)};
+  }
+  const auto check = [&](std::string_view what, uint64 has, uint64 needs) -> Expected<void> {
+    if (has == needs) return {};
+    return Error{
+        fmt::format("{}: {} has {} bytes, but {} lines need {}", options.format->name, what, has, lines, needs)};
+  };
+  if (auto ok = check("codes", codes.size(), lines * geometry->code_bytes_per_line); !ok) return ok.error();
+  const uint64 scale_bytes = lines * geometry->groups_per_line * options.format->scale_bytes();
+  if (auto ok = check("scales", scales.size(), scale_bytes); !ok) return ok.error();
+  const auto work = [&]() -> Expected<void> {
+    const LineRange range{first_line, lines};
+    Quantizer(bytes, source, *geometry, options, range, codes.data(), scales.data()).quantize();
+    return {};
   };
   return guarded("quantise", work);
 }
@@ -360,23 +717,8 @@ Expected<Dequantized> dequantize(const QuantizedTensor& tensor, const Format& de
   }
   const auto work = [&]() -> Expected<Dequantized> {
     Dequantized out{.bytes = std::vector<std::byte>(size), .flags = Flags::none};
-    std::atomic<std::uint8_t> flags{0};
-    for_each_block(g->groups, execution, [&](uint64, uint64 begin, uint64 end) {
-      Flags raised = Flags::none;
-      for (uint64 group = begin; group < end; ++group) {
-        const GroupReader lanes(tensor, *g, group);
-        const GroupPosition& at = lanes.position();
-        std::byte* to = out.bytes.data() + g->lines.element(at.line, at.first_lane) * word_bytes;
-        for (std::size_t i = 0; i < lanes.size(); ++i) {
-          const Value y = lanes[i];
-          const Encoded word = convert_value(destination, y.cls, y.real, {.rounding = rounding});
-          raised |= word.flags;
-          store_word(to + i * g->lines.inner * word_bytes, word_bytes, word.bits);
-        }
-      }
-      flags.fetch_or(static_cast<std::uint8_t>(raised), std::memory_order_relaxed);
-    });
-    out.flags = static_cast<Flags>(flags.load());
+    const Dequantizer dequantizer(tensor, destination, rounding, *g, out.bytes.data());
+    out.flags = dequantizer.dequantize(execution);
     return out;
   };
   return guarded("dequantise", work);

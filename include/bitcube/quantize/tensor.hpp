@@ -114,6 +114,12 @@ Expected<QuantizedTensor> quantize(std::span<const std::byte> bytes, const Forma
                                    std::span<const uint64> shape, std::size_t axis,
                                    const QuantizeOptions& options = {});
 
+/// Quantises some lines of such a tensor, in the order of QuantizedTensor, into memory of exactly their size. Errors as
+/// with quantize(), lines that the tensor does not have, other sizes, and a tensor scale, which needs the whole tensor.
+Expected<void> quantize_lines(std::span<const std::byte> bytes, const Format& source, std::span<const uint64> shape,
+                              std::size_t axis, const QuantizeOptions& options, uint64 first_line, uint64 lines,
+                              std::span<std::byte> codes, std::span<std::byte> scales);
+
 struct Dequantized {
   std::vector<std::byte> bytes;  // row-major in the logical shape, little-endian words
   Flags flags = Flags::none;     // of all conversions together
