@@ -33,34 +33,36 @@ template <typename Word, typename Body>
 HWY_INLINE void for_each_vector_of_row(const PostprocessParameters& p, const std::uint32_t* in, std::size_t count,
                                        std::byte* out, const Body& body) {
   const std::size_t lanes = hn::Lanes(d32);
-  const std::size_t stride = p.per_column ? 1 : 0;
-  const Columns first{p.multiplier.data(), p.negative.data(), p.offset.data()};
-  const auto at = [&](std::size_t i) HWY_ATTR {
-    const std::size_t column = i * stride;
-    body(in + i, out + i * sizeof(Word),
-         Columns{first.multiplier + column, first.negative + column, first.offset + column});
-  };
-  if (count >= lanes) {
-    std::size_t i = 0;
-    for (; i + lanes <= count; i += lanes) at(i);
-    if (i != count) at(count - lanes);
-    return;
-  }
   if (count == 0) return;
+  const std::size_t stride = p.per_column ? 1 : 0;
+  Columns columns{p.multiplier.data(), p.negative.data(), p.offset.data()};
   std::uint32_t padded[hn::MaxLanes(d32)];
   std::uint32_t multiplier[hn::MaxLanes(d32)];
   std::uint32_t negative[hn::MaxLanes(d32)];
   std::int32_t offset[hn::MaxLanes(d32)];
   std::byte results[hn::MaxLanes(d32) * sizeof(Word)];
-  for (std::size_t lane = 0; lane < lanes; ++lane) {
-    const std::size_t i = lane < count ? lane : 0;
-    padded[lane] = in[i];
-    multiplier[lane] = first.multiplier[i * stride];
-    negative[lane] = first.negative[i * stride];
-    offset[lane] = first.offset[i * stride];
+  std::byte* to = out;
+  const bool is_short = count < lanes;
+  if (is_short) {
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      const std::size_t i = lane < count ? lane : 0;
+      padded[lane] = in[i];
+      multiplier[lane] = columns.multiplier[i * stride];
+      negative[lane] = columns.negative[i * stride];
+      offset[lane] = columns.offset[i * stride];
+    }
+    in = padded;
+    columns = {multiplier, negative, offset};
+    to = results;
   }
-  body(padded, results, Columns{multiplier, negative, offset});
-  std::memcpy(out, results, count * sizeof(Word));
+  const std::size_t total = is_short ? lanes : count;
+  for (std::size_t i = 0; i < total; i += lanes) {
+    const std::size_t at = i < total - lanes ? i : total - lanes;
+    const std::size_t column = at * stride;
+    body(in + at, to + at * sizeof(Word),
+         Columns{columns.multiplier + column, columns.negative + column, columns.offset + column});
+  }
+  if (is_short) std::memcpy(out, results, count * sizeof(Word));
 }
 
 /// floor(log2 x) + 127, from the exponent of a conversion to float; 0 for 0. The second highest bit is cleared if it is
@@ -153,42 +155,57 @@ HWY_INLINE M is_tiny(const EncodeConstants& c, const Product& p) {
   return greater(constant(c.underflow_exponent), hn::Add(p.exponent, step));
 }
 
+/// Step 10: encode_floating of the exact product.
+template <Mode mode, Layout layout>
+HWY_INLINE Delivered encode_product(const EncodeConstants& c, const PatternLimits& limits, const Product& y) {
+  if constexpr (layout == Layout::dot_field) {
+    // As a pattern of 24 bits with a mark for the lost ones. HiF8 knows no exponent beyond +-64.
+    const I exponent = hn::Min(hn::Max(y.exponent, constant(-64)), constant(64));
+    const U field = hn::ShiftLeft<23>(bits(hn::Add(exponent, constant(126))));
+    const U lost = hn::Min(hn::And(y.significand, constant(0x3FU)), constant(1U));
+    const U upper = hn::Add(field, hn::Or(hn::ShiftRight<lead - 23>(y.significand), lost));
+    const U pattern = hn::IfThenZeroElse(hn::Eq(y.significand, hn::Zero(d32)), upper);
+    return encode_pattern<mode, layout>(c, limits, pattern, y.sign);
+  }
+  return deliver(c, round_fields<mode>(c, y.exponent, y.significand, y.sign), y.sign, over_before(c, y), is_tiny(c, y));
+}
+
 /// Steps 6, 8 and 10 for floating destinations: postprocess_special, else encode.
 template <bool floating, Mode mode, Layout layout, typename Word>
 Flags encode_floating(const PostprocessKernel& kernel, const std::uint32_t* words, std::size_t count, std::byte* out) {
   const EncodeConstants c = kernel.constants;  // a copy that no store can change
+  const PatternLimits limits(c);
   const auto nan_word = static_cast<std::uint32_t>(kernel.nan.bits);
   const auto infinity_word = static_cast<std::uint32_t>(kernel.infinity.bits);
   const auto minus_infinity_word = static_cast<std::uint32_t>(kernel.minus_infinity.bits);
   const bool infinity_overflows = kernel.infinity.flags != Flags::none;
 
   FlagSums sums;
-  for_each_vector_of_row<Word>(
-      kernel.parameters, words, count, out,
-      [&](const std::uint32_t* in, std::byte* to, const Columns& columns) HWY_ATTR {
-        const Product y = multiply<floating>(in, columns);
-        Delivered r = deliver(c, round_magnitude<mode, layout>(c, y.exponent, y.significand, y.sign), y.sign,
-                              over_before(c, y), is_tiny(c, y));
-        if (floating && HWY_UNLIKELY(!hn::AllFalse(d32, y.special))) {
-          const U magnitude = hn::And(y.word, constant(0x7FFFFFFFU));
-          const M is_nan = greater(magnitude, 0x7F800000);
-          const U quiet_bit = hn::And(magnitude, constant(0x00400000U));
-          sums.invalid = hn::Or(sums.invalid, hn::And(is_nan, hn::Eq(quiet_bit, hn::Zero(d32))));
-          const M is_infinity = hn::AndNot(is_nan, y.special);
-          const U signed_infinity =
-              hn::IfThenElse(is_negative(y.word), constant(minus_infinity_word), constant(infinity_word));
-          r.word = hn::IfThenElse(is_infinity, signed_infinity, r.word);
-          r.word = hn::IfThenElse(is_nan, constant(nan_word), r.word);
-          r.rest = hn::IfThenZeroElse(y.special, r.rest);
-          r.underflow = hn::AndNot(y.special, r.underflow);
-          r.overflow = hn::AndNot(y.special, r.overflow);
-          if (infinity_overflows) r.overflow = hn::Or(r.overflow, is_infinity);
-        }
-        sums.inexact = hn::Or(sums.inexact, r.rest);
-        sums.overflow = hn::Or(sums.overflow, r.overflow);
-        sums.underflow = hn::Or(sums.underflow, r.underflow);
-        store<Word>(r.word, to);
-      });
+  for_each_vector_of_row<Word>(kernel.parameters, words, count, out,
+                               [&](const std::uint32_t* in, std::byte* to, const Columns& columns) HWY_ATTR {
+                                 const Product y = multiply<floating>(in, columns);
+                                 Delivered r = encode_product<mode, layout>(c, limits, y);
+                                 if (floating && HWY_UNLIKELY(!hn::AllFalse(d32, y.special))) {
+                                   const U magnitude = hn::And(y.word, constant(0x7FFFFFFFU));
+                                   const M is_nan = greater(magnitude, 0x7F800000);
+                                   const U quiet_bit = hn::And(magnitude, constant(0x00400000U));
+                                   sums.invalid =
+                                       hn::Or(sums.invalid, hn::And(is_nan, hn::Eq(quiet_bit, hn::Zero(d32))));
+                                   const M is_infinity = hn::AndNot(is_nan, y.special);
+                                   const U signed_infinity = hn::IfThenElse(
+                                       is_negative(y.word), constant(minus_infinity_word), constant(infinity_word));
+                                   r.word = hn::IfThenElse(is_infinity, signed_infinity, r.word);
+                                   r.word = hn::IfThenElse(is_nan, constant(nan_word), r.word);
+                                   r.rest = hn::IfThenZeroElse(y.special, r.rest);
+                                   r.underflow = hn::AndNot(y.special, r.underflow);
+                                   r.overflow = hn::AndNot(y.special, r.overflow);
+                                   if (infinity_overflows) r.overflow = hn::Or(r.overflow, is_infinity);
+                                 }
+                                 sums.inexact = hn::Or(sums.inexact, r.rest);
+                                 sums.overflow = hn::Or(sums.overflow, r.overflow);
+                                 sums.underflow = hn::Or(sums.underflow, r.underflow);
+                                 store<Word>(r.word, to);
+                               });
   return sums.flags();
 }
 

@@ -95,23 +95,28 @@ HWY_INLINE void store(U lanes, std::byte* to) {
 
 /// Calls body(in, out) for vectors that cover `count` elements. Where the last one would reach beyond the end it starts
 /// earlier instead, and a short array is filled up with copies of its first element: what is computed twice gives the
-/// same bits and flags. `in` and `out` must not overlap.
+/// same bits and flags. `in` and `out` must not overlap. There is one call, so that the body is compiled into the loop.
 template <std::size_t InBytes, std::size_t OutBytes, typename Body>
 HWY_INLINE void for_each_vector(const std::byte* in, std::size_t count, std::byte* out, const Body& body) {
   const std::size_t lanes = hn::Lanes(d32);
-  if (count >= lanes) {
-    std::size_t i = 0;
-    for (; i + lanes <= count; i += lanes) body(in + i * InBytes, out + i * OutBytes);
-    if (i != count) body(in + (count - lanes) * InBytes, out + (count - lanes) * OutBytes);
-    return;
-  }
   if (count == 0) return;
   std::byte padded[hn::MaxLanes(d32) * InBytes];
   std::byte results[hn::MaxLanes(d32) * OutBytes];
-  for (std::size_t i = 0; i < lanes; ++i)
-    std::memcpy(padded + i * InBytes, in + (i < count ? i : 0) * InBytes, InBytes);
-  body(padded, results);
-  std::memcpy(out, results, count * OutBytes);
+  std::byte* to = out;
+  const bool is_short = count < lanes;
+  if (is_short) {
+    for (std::size_t i = 0; i < lanes; ++i) {
+      std::memcpy(padded + i * InBytes, in + (i < count ? i : 0) * InBytes, InBytes);
+    }
+    in = padded;
+    to = results;
+  }
+  const std::size_t total = is_short ? lanes : count;
+  for (std::size_t i = 0; i < total; i += lanes) {
+    const std::size_t at = i < total - lanes ? i : total - lanes;
+    body(in + at * InBytes, to + at * OutBytes);
+  }
+  if (is_short) std::memcpy(out, results, count * OutBytes);
 }
 
 /// The flags of many vectors, OR-ed.
@@ -187,42 +192,56 @@ HWY_INLINE Rounded round_fields(const EncodeConstants& c, I exponent, U signific
   return {hn::Add(field, quanta), hn::And(significand, below)};
 }
 
-/// hif8_fraction_bits for |e| <= 15, from a table of two bits per entry: 3 below 4, 2 below 8, then 1.
-HWY_INLINE U hif8_fraction_bits_of(U magnitude) {
-  return hn::And(hn::Shr(constant(0x5555AAFFU), hn::Add(magnitude, magnitude)), constant(3U));
+/// table[x] for x < 16, which stands in the low byte of each lane.
+HWY_INLINE U lookup(const std::uint8_t (&table)[16], U x) {
+  const hn::Repartition<std::uint8_t, D32> d8;
+  const auto index = hn::BitCast(d8, hn::Or(x, constant(0x80808000U)));  // 0 in the other bytes
+  return hn::BitCast(d32, hn::TableLookupBytesOr0(hn::LoadDup128(d8, table), index));
 }
 
-/// HiF8: hif8_code of the rounded magnitude. From 2^15 up all have one fraction bit.
+/// HiF8: magnitudes as FP32 patterns, where bits that a magnitude lost are marked in the last bit, to hif8_code.
+///
+/// The pattern itself is rounded, so a carry finds its way into the exponent. The binades below 2^-15 have no fraction
+/// bits and the codes e + 23, whose last bit is the last bit of the exponent field. What lies below 2^-22, the smallest
+/// value, is brought there as a binade of its own that reaches from 0 to 2^-22: the field of 2^-23 and as fraction the
+/// part of 2^-22, of which only a half and whether there is more matter. Its "code" is 0.
 template <Mode mode>
-HWY_INLINE Rounded round_hif8(const EncodeConstants& c, I exponent, U significand, U sign) {
-  const U one = constant(1U);
-  const U fifteen = constant(15U);
-  const I binade = hn::Max(exponent, constant(-22));
-  const M low = greater(constant(-15), binade);  // one value per binade, codes binade + 23
-  const U fraction_bits = hn::IfThenZeroElse(low, hif8_fraction_bits_of(hn::Min(bits(hn::Abs(binade)), fifteen)));
-  const U shift = quantum_shift(exponent, hn::Sub(binade, number(fraction_bits)));
-  const U below = hn::Sub(hn::Shl(one, shift), one);
-  const U last_bit = hn::IfThenElse(low, bits(hn::Add(binade, constant(23))), one);
-  const U odd = hn::And(hn::And(hn::Shr(significand, shift), last_bit), one);
+HWY_INLINE Rounded round_hif8(const EncodeConstants& c, U magnitude, U sign) {
+  alignas(16) static constexpr std::uint8_t width[16] = {
+      // by |e| / 2: bits of the pattern that are cut off
+      20, 20, 21, 21, 22, 22, 22, 22, 23, 23, 23, 23, 23, 23, 23, 23};
+  alignas(16) static constexpr std::uint8_t positive[16] = {
+      // codes of 2^|e|
+      0x08, 0x10, 0x20, 0x28, 0x40, 0x44, 0x48, 0x4C, 0x60, 0x62, 0x64, 0x66, 0x68, 0x6A, 0x6C, 0x6E};
+  alignas(16) static constexpr std::uint8_t negative[16] = {
+      // codes of 2^-|e|
+      0x08, 0x18, 0x30, 0x38, 0x50, 0x54, 0x58, 0x5C, 0x70, 0x72, 0x74, 0x76, 0x78, 0x7A, 0x7C, 0x7E};
+  const U fraction_mask = constant(0x007FFFFFU);
+  const U smallest = constant((127U - 22) << 23);
+  const M below_all = greater(number(smallest), number(magnitude));
+  if (HWY_UNLIKELY(!hn::AllFalse(d32, below_all))) {
+    const U significand = hn::Or(hn::And(magnitude, fraction_mask), constant(0x00800000U));
+    const U half = hn::Or(hn::ShiftRight<1>(significand), hn::And(significand, constant(1U)));
+    const U part = hn::IfThenElse(greater(magnitude, ((127 - 23) << 23) - 1), half, hn::Min(magnitude, constant(1U)));
+    magnitude = hn::IfThenElse(below_all, hn::Or(constant((127U - 23) << 23), part), magnitude);
+  }
+  const I e = hn::Sub(number(hn::ShiftRight<23>(magnitude)), constant(127));
+  const U half_e = hn::Min(hn::ShiftRight<1>(bits(hn::Abs(e))), constant(15U));
+  const U shift = lookup(width, half_e);
+  const U below = hn::Sub(hn::Shl(constant(1U), shift), constant(1U));
+  const U odd = hn::And(hn::Shr(magnitude, shift), constant(1U));
   const U increment = rounding_increment<mode>(c.rounding, sign, odd, below);
-  const U quanta = hn::Shr(hn::Add(significand, increment), shift);
+  const U rounded = hn::AndNot(below, hn::Add(magnitude, increment));
 
-  // A carry enters the next binade with fraction 0.
-  const U fraction = hn::AndNot(hn::Shl(bits(constant(-1)), fraction_bits), quanta);
-  const I e = hn::Add(binade, number(hn::Shr(quanta, hn::Add(fraction_bits, one))));
-  // The codes of |e| = m begin at 0x08 (m = 0, 1: + 8 m), 0x20, 0x40, 0x60, and those of -m are 8 (m = 1) or 16 above.
-  const U m = hn::Min(bits(hn::Abs(e)), fifteen);
-  const U bits_of_m = hif8_fraction_bits_of(m);
-  const U small = hn::IfThenElseZero(greater(constant(2), number(m)), constant(8U));
-  const U step = hn::Sub(constant(16U), small);
-  const U start = hn::Sub(hn::Sub(constant(0x70U), hn::ShiftLeft<5>(bits_of_m)), small);
-  const U of_sign = hn::IfThenElseZero(is_negative(bits(e)), step);
-  const U code = hn::Add(hn::Add(start, of_sign), hn::Add(hn::Shl(m, bits_of_m), fraction));
-  const U low_code = hn::Add(bits(hn::Add(binade, constant(22))), quanta);
-  // Beyond: more than 2^15, which is 0x6E.
-  const M beyond = greater(hn::Add(hn::Add(e, e), number(fraction)), constant(30));
-  const U in_range = hn::IfThenElse(greater(constant(-15), e), low_code, code);
-  return {hn::IfThenElse(beyond, constant(0x7FFFU), in_range), hn::And(significand, below)};
+  const I rounded_e = hn::Sub(number(hn::ShiftRight<23>(rounded)), constant(127));
+  const M low = greater(constant(-15), rounded_e);
+  const U index = hn::Min(bits(hn::Abs(rounded_e)), constant(15U));
+  const U start = hn::IfThenElse(is_negative(bits(rounded_e)), lookup(negative, index), lookup(positive, index));
+  // After a carry the fraction is 0, so the width of the old binade serves.
+  const U fraction = hn::Shr(hn::And(rounded, fraction_mask), shift);
+  const U code = hn::IfThenElse(low, bits(hn::Add(rounded_e, constant(23))), hn::Add(start, fraction));
+  const M beyond = greater(rounded, (127 + 15) << 23);  // 2^15 is the largest value
+  return {hn::IfThenElse(beyond, constant(0x7FFFU), code), hn::And(magnitude, below)};
 }
 
 struct Delivered {
@@ -249,10 +268,34 @@ HWY_INLINE Delivered deliver(const EncodeConstants& c, const Rounded& r, U sign,
   return {hn::Or(word, hn::ShiftRightSame(sign, c.sign_shift)), r.rest, overflow, underflow};
 }
 
+/// The limits of deliver() as FP32 patterns.
+struct PatternLimits {
+  std::int32_t over_from;   // patterns above are beyond the range
+  std::int32_t tiny_to[2];  // patterns up to these are tiny
+
+  explicit PatternLimits(const EncodeConstants& c)
+      : over_from(fp32_at_most(c.over_exponent, c.over_significand)),
+        tiny_to{fp32_at_most(c.underflow_exponent - 1, c.tiny_significand[0]),
+                fp32_at_most(c.underflow_exponent - 1, c.tiny_significand[1])} {}
+};
+
+/// encode_floating of magnitudes that are FP32 patterns. For HiF8 bits that a magnitude lost may be marked in the last
+/// bit: the limits differ from an exact value that a pattern stands for far above that bit.
 template <Mode mode, Layout layout>
-HWY_INLINE Rounded round_magnitude(const EncodeConstants& c, I exponent, U significand, U sign) {
-  if constexpr (layout == Layout::dot_field) return round_hif8<mode>(c, exponent, significand, sign);
-  return round_fields<mode>(c, exponent, significand, sign);
+HWY_INLINE Delivered encode_pattern(const EncodeConstants& c, const PatternLimits& limits, U magnitude, U sign) {
+  const M over = greater(magnitude, limits.over_from);
+  const I tiny_to =
+      hn::IfThenElse(hn::RebindMask(s32, is_negative(sign)), constant(limits.tiny_to[1]), constant(limits.tiny_to[0]));
+  const M tiny = hn::Not(greater(number(magnitude), tiny_to));
+  if constexpr (layout == Layout::dot_field) {
+    return deliver(c, round_hif8<mode>(c, magnitude, sign), sign, over, tiny);
+  }
+  // Subnormals have the exponent of the smallest normal and no hidden bit; the rounding does not mind.
+  const U field = hn::And(magnitude, constant(0x7F800000U));
+  const U hidden = hn::Min(field, constant(0x00800000U));
+  const I exponent = number(hn::Sub(hn::ShiftRight<23>(hn::Max(field, constant(0x00800000U))), constant(127U)));
+  const U significand = hn::ShiftLeft<lead - 23>(hn::Or(hn::And(magnitude, constant(0x007FFFFFU)), hidden));
+  return deliver(c, round_fields<mode>(c, exponent, significand, sign), sign, over, tiny);
 }
 
 }  // namespace

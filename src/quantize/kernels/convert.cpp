@@ -97,24 +97,13 @@ namespace {
 template <Mode mode, Layout layout, typename Word>
 Flags convert_to_floating(const EncodeConstants& constants, const std::byte* in, std::size_t count, std::byte* out) {
   const EncodeConstants c = constants;  // a copy that no store can change
-  const std::int32_t over_from = fp32_at_most(c.over_exponent, c.over_significand);
-  // Patterns up to these are tiny; the bit that tells the lost ones is not lost here, for FP32 has 24 of the 30 bits.
-  const std::int32_t tiny_to = fp32_at_most(c.underflow_exponent - 1, c.tiny_significand[0]);
-  const std::int32_t tiny_to_negative = fp32_at_most(c.underflow_exponent - 1, c.tiny_significand[1]);
+  const PatternLimits limits(c);
   FlagSums sums;
   for_each_vector<4, sizeof(Word)>(in, count, out, [&](const std::byte* from, std::byte* to) HWY_ATTR {
     const U word = load(from);
     const U magnitude = hn::And(word, constant(0x7FFFFFFFU));
     const U sign = hn::Xor(word, magnitude);
-    // Subnormals have the exponent of the smallest normal and no hidden bit; the rounding does not mind.
-    const U field = hn::And(magnitude, constant(0x7F800000U));
-    const U hidden = hn::Min(field, constant(0x00800000U));
-    const I exponent = number(hn::Sub(hn::ShiftRight<23>(hn::Max(field, constant(0x00800000U))), constant(127U)));
-    const U significand = hn::ShiftLeft<lead - 23>(hn::Or(hn::And(word, constant(0x007FFFFFU)), hidden));
-    const I tiny_limit =
-        hn::IfThenElse(hn::RebindMask(s32, is_negative(word)), constant(tiny_to_negative), constant(tiny_to));
-    Delivered r = deliver(c, round_magnitude<mode, layout>(c, exponent, significand, sign), sign,
-                          greater(magnitude, over_from), hn::Not(greater(number(magnitude), tiny_limit)));
+    Delivered r = encode_pattern<mode, layout>(c, limits, magnitude, sign);
     const M special = greater(magnitude, 0x7F7FFFFF);
     if (HWY_UNLIKELY(!hn::AllFalse(d32, special))) {
       // Infinities are beyond every range; what has one takes them as they are (convert_value).
@@ -254,7 +243,10 @@ Kernel kernel_of(Rounding rounding) {
 }
 
 Kernel find_kernel(const Format& to, Rounding rounding) {
-  if (to.layout == Layout::dot_field) return kernel_of<Layout::dot_field, std::uint8_t>(rounding);
+  if (to.layout == Layout::dot_field) {
+    return rounding == Rounding::rhb ? convert_to_floating<Mode::rhb, Layout::dot_field, std::uint8_t>
+                                     : kernel_of<Layout::dot_field, std::uint8_t>(rounding);
+  }
   if (to.carrier_bits == 8) return kernel_of<Layout::fields, std::uint8_t>(rounding);
   if (to.carrier_bits == 16) return kernel_of<Layout::fields, std::uint16_t>(rounding);
   return kernel_of<Layout::fields, std::uint32_t>(rounding);
