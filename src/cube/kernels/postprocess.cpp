@@ -93,51 +93,62 @@ struct Product {
 /// exponent is an integer of its own, so products beyond the range of FP32 on either side are like any other, and the
 /// comparisons of `over_before` and `is_tiny` are with the exact magnitude.
 template <bool floating>
-HWY_INLINE Product multiply(const std::uint32_t* in, const Columns& columns) {
+HWY_INLINE Product multiply(bool activation, const std::uint32_t* in, const Columns& columns) {
   Product p;
   p.word = hn::LoadU(d32, in);
-  const M negative = is_negative(p.word);
-  const U multiplier = hn::IfThenElse(negative, hn::LoadU(d32, columns.negative), hn::LoadU(d32, columns.multiplier));
-  const M by_zero = hn::Eq(multiplier, hn::Zero(d32));
   const U sign_bit = constant(0x80000000U);
-  p.sign = hn::IfThenZeroElse(by_zero, hn::And(p.word, sign_bit));
+  p.sign = hn::And(p.word, sign_bit);
+  U multiplier = hn::LoadU(d32, columns.multiplier);
+  M by_zero = nobody();
+  if (activation) {
+    const M negative = is_negative(p.word);
+    multiplier = hn::IfThenElse(negative, hn::LoadU(d32, columns.negative), multiplier);
+    by_zero = hn::Eq(multiplier, hn::Zero(d32));
+    p.sign = hn::IfThenZeroElse(by_zero, p.sign);
+  }
 
   U x;
-  I exponent;
-  M zero;
+  I exponent;  // that of the accumulator + 127
+  M zero = nobody();
+  p.special = nobody();
   if constexpr (floating) {
-    const U magnitude = hn::AndNot(sign_bit, p.word);
-    p.special = greater(magnitude, 0x7F7FFFFF);
-    p.special = hn::AndNot(hn::And(hn::And(negative, by_zero), hn::Eq(magnitude, constant(0x7F800000U))), p.special);
-    zero = hn::Eq(magnitude, hn::Zero(d32));
-    // A subnormal is a number of 2^-149 with at most 23 bits, which becomes a float exactly.
-    const M subnormal = greater(constant(0x00800000), number(magnitude));
-    const U whole = hn::BitCast(d32, hn::ConvertTo(F32(), number(magnitude)));
-    const U normal = hn::IfThenElse(subnormal, whole, magnitude);
-    const I bias = hn::IfThenElse(hn::RebindMask(s32, subnormal), constant(127 + 149), constant(127));
-    exponent = hn::Sub(number(hn::ShiftRight<23>(normal)), bias);
-    x = hn::Or(hn::ShiftLeft<8>(normal), sign_bit);
+    U magnitude = hn::AndNot(sign_bit, p.word);
+    exponent = number(hn::ShiftRight<23>(magnitude));
+    // One more in the exponent field takes normal numbers to 2 and up, zeros and subnormals to 1, and infinities and NaN
+    // to negative numbers.
+    const I raised = number(hn::Add(magnitude, constant(0x00800000U)));
+    if (HWY_UNLIKELY(!hn::AllFalse(d32, greater(constant(0x01000000), raised)))) {
+      const M minus_infinity_by_zero = hn::And(by_zero, hn::Eq(magnitude, constant(0x7F800000U)));
+      p.special = hn::AndNot(minus_infinity_by_zero, greater(magnitude, 0x7F7FFFFF));
+      zero = hn::Eq(magnitude, hn::Zero(d32));
+      // A subnormal is a number of 2^-149 with at most 23 bits, which becomes a float exactly.
+      const M subnormal = greater(constant(0x00800000), number(magnitude));
+      const U whole = hn::BitCast(d32, hn::ConvertTo(F32(), number(magnitude)));
+      magnitude = hn::IfThenElse(subnormal, whole, magnitude);
+      const I lower = hn::Sub(number(hn::ShiftRight<23>(whole)), constant(149));
+      exponent = hn::IfThenElse(hn::RebindMask(s32, subnormal), lower, exponent);
+    }
+    x = hn::Or(hn::ShiftLeft<8>(magnitude), sign_bit);
   } else {
-    p.special = nobody();
     zero = hn::Eq(p.word, hn::Zero(d32));
     const U magnitude = bits(hn::Abs(number(p.word)));
     const U log2 = biased_log2(magnitude);
-    exponent = hn::Sub(number(log2), constant(127));
+    exponent = number(log2);
     x = hn::Shl(magnitude, hn::And(hn::Sub(constant(127U + 31U), log2), constant(31U)));
   }
 
   const U s = hn::Or(hn::And(multiplier, constant(0x3FFU)), constant(0x400U));
-  exponent = hn::Add(exponent, hn::Sub(number(hn::ShiftRight<10>(multiplier)), constant(127)));
   const U high = hn::Mul(hn::ShiftRight<16>(x), s);
   const U low = hn::Mul(hn::And(x, constant(0xFFFFU)), s);
   const U whole = hn::Add(high, hn::ShiftRight<16>(low));
-  const U rest = hn::And(low, constant(0xFFFFU));
-  const M carry = greater(whole, (1 << 26) - 1);
-  const U lifted = hn::IfThenElse(carry, hn::ShiftLeft<3>(whole), hn::ShiftLeft<4>(whole));
-  const U marked = hn::Or(lifted, bits(one_if(hn::Not(hn::Eq(rest, hn::Zero(d32))))));
+  const U mark = hn::Min(hn::And(low, constant(0xFFFFU)), constant(1U));
+  const U carry = hn::ShiftRight<26>(whole);  // 1 where there are 27 bits
+  const U significand = hn::Or(hn::Shr(hn::ShiftLeft<4>(whole), carry), mark);
+  exponent = hn::Add(exponent, number(hn::Add(hn::ShiftRight<10>(multiplier), carry)));
+  exponent = hn::Sub(exponent, constant(2 * 127));
   const M nothing = hn::Or(zero, by_zero);
-  p.significand = hn::IfThenZeroElse(nothing, marked);
-  p.exponent = hn::IfThenElse(hn::RebindMask(s32, nothing), constant(-1024), hn::Add(exponent, one_if(carry)));
+  p.significand = hn::IfThenZeroElse(nothing, significand);
+  p.exponent = hn::IfThenElse(hn::RebindMask(s32, nothing), constant(-1024), exponent);
   return p;
 }
 
@@ -149,6 +160,8 @@ HWY_INLINE M over_before(const EncodeConstants& c, const Product& p) {
 
 /// Whether the product is tiny by the constants.
 HWY_INLINE M is_tiny(const EncodeConstants& c, const Product& p) {
+  const M below = greater(constant(c.underflow_exponent), p.exponent);
+  if (HWY_LIKELY(hn::AllFalse(d32, below))) return below;
   const I last = hn::IfThenElse(hn::RebindMask(s32, is_negative(p.sign)), constant(c.tiny_significand[1]),
                                 constant(c.tiny_significand[0]));
   const I step = one_if(greater(number(p.significand), last));
@@ -180,10 +193,11 @@ Flags encode_floating(const PostprocessKernel& kernel, const std::uint32_t* word
   const auto minus_infinity_word = static_cast<std::uint32_t>(kernel.minus_infinity.bits);
   const bool infinity_overflows = kernel.infinity.flags != Flags::none;
 
+  const bool activation = kernel.activation;
   FlagSums sums;
   for_each_vector_of_row<Word>(kernel.parameters, words, count, out,
                                [&](const std::uint32_t* in, std::byte* to, const Columns& columns) HWY_ATTR {
-                                 const Product y = multiply<floating>(in, columns);
+                                 const Product y = multiply<floating>(activation, in, columns);
                                  Delivered r = encode_product<mode, layout>(c, limits, y);
                                  if (floating && HWY_UNLIKELY(!hn::AllFalse(d32, y.special))) {
                                    const U magnitude = hn::And(y.word, constant(0x7FFFFFFFU));
@@ -220,49 +234,51 @@ Flags encode_offset(const PostprocessKernel& kernel, const std::uint32_t* words,
   const auto largest = static_cast<std::int32_t>(to.max_finite);
   const auto lane = static_cast<std::uint32_t>(low_mask(to.lane_bits));
 
+  const bool activation = kernel.activation;
   FlagSums sums;
-  for_each_vector_of_row<Word>(
-      kernel.parameters, words, count, out,
-      [&](const std::uint32_t* in, std::byte* to, const Columns& columns) HWY_ATTR {
-        const Product y = multiply<floating>(in, columns);
-        // Round to a whole number. From 2^(width + 1) up all magnitudes are clamped, so greater exponents do as that
-        // one.
-        const I exponent = hn::Min(y.exponent, constant(width + 1));
-        const U shift = quantum_shift(exponent, hn::Zero(s32));
-        const U below = hn::Sub(hn::Shl(constant(1U), shift), constant(1U));
-        const U odd = hn::And(hn::Shr(y.significand, shift), constant(1U));
-        const U increment = rounding_increment<mode>(rounding, y.sign, odd, below);
-        const I whole = number(hn::Shr(hn::Add(y.significand, increment), shift));
-        const M negative = is_negative(y.sign);
-        const I limit = hn::Add(constant(largest_intermediate), one_if(negative));
-        M overflow = greater(whole, limit);
-        U rest = hn::And(y.significand, below);
-        const I clamped = hn::Min(whole, limit);
-        const I intermediate = hn::IfThenElse(hn::RebindMask(s32, negative), hn::Neg(clamped), clamped);
-        // The offset, and the exact sum to the destination.
-        const I sum = hn::Add(intermediate, hn::LoadU(s32, columns.offset));
-        overflow = hn::Or(overflow, hn::Or(greater(sum, constant(largest)), greater(constant(-largest - 1), sum)));
-        const I delivered = saturate ? hn::Min(hn::Max(sum, constant(-largest - 1)), constant(largest)) : sum;
-        U word = hn::And(bits(delivered), constant(lane));
-        if (floating && HWY_UNLIKELY(!hn::AllFalse(d32, y.special))) {
-          const M is_nan = greater(hn::And(y.word, constant(0x7FFFFFFFU)), 0x7F800000);
-          const M is_infinity = hn::AndNot(is_nan, y.special);
-          const U lowest = constant(static_cast<std::uint32_t>(largest) + 1);
-          U special = lowest;
-          if (saturate) {
-            special = hn::IfThenElse(is_negative(y.word), lowest, constant(static_cast<std::uint32_t>(largest)));
-            special = hn::IfThenZeroElse(is_nan, special);
-          }
-          word = hn::IfThenElse(y.special, special, word);
-          rest = hn::IfThenZeroElse(y.special, rest);
-          overflow = hn::AndNot(y.special, overflow);
-          if (saturate) overflow = hn::Or(overflow, is_infinity);
-          sums.invalid = hn::Or(sums.invalid, saturate ? is_nan : y.special);
-        }
-        sums.inexact = hn::Or(sums.inexact, rest);
-        sums.overflow = hn::Or(sums.overflow, overflow);
-        store<Word>(word, to);
-      });
+  for_each_vector_of_row<Word>(kernel.parameters, words, count, out,
+                               [&](const std::uint32_t* in, std::byte* to, const Columns& columns) HWY_ATTR {
+                                 const Product y = multiply<floating>(activation, in, columns);
+                                 // Round to a whole number. From 2^(width + 1) up all magnitudes are clamped, so
+                                 // greater exponents do as that one.
+                                 const I exponent = hn::Min(y.exponent, constant(width + 1));
+                                 const U shift = quantum_shift(exponent, hn::Zero(s32));
+                                 const U below = hn::Sub(hn::Shl(constant(1U), shift), constant(1U));
+                                 const U odd = hn::And(hn::Shr(y.significand, shift), constant(1U));
+                                 const U increment = rounding_increment<mode>(rounding, y.sign, odd, below);
+                                 const I whole = number(hn::Shr(hn::Add(y.significand, increment), shift));
+                                 // All bits of a negative number's `minus` are set: x ^ minus - minus is -x, and one
+                                 // more is in its range.
+                                 const I minus = hn::BroadcastSignBit(number(y.sign));
+                                 const I limit = hn::Sub(constant(largest_intermediate), minus);
+                                 M overflow = greater(whole, limit);
+                                 U rest = hn::And(y.significand, below);
+                                 const I intermediate = hn::Sub(hn::Xor(hn::Min(whole, limit), minus), minus);
+                                 // The offset, and the exact sum to the destination.
+                                 const I sum = hn::Add(intermediate, hn::LoadU(s32, columns.offset));
+                                 const I clamped = hn::Min(hn::Max(sum, constant(-largest - 1)), constant(largest));
+                                 overflow = hn::Or(overflow, hn::Not(hn::RebindMask(d32, hn::Eq(sum, clamped))));
+                                 U word = hn::And(bits(saturate ? clamped : sum), constant(lane));
+                                 if (floating && HWY_UNLIKELY(!hn::AllFalse(d32, y.special))) {
+                                   const M is_nan = greater(hn::And(y.word, constant(0x7FFFFFFFU)), 0x7F800000);
+                                   const M is_infinity = hn::AndNot(is_nan, y.special);
+                                   const U lowest = constant(static_cast<std::uint32_t>(largest) + 1);
+                                   U special = lowest;
+                                   if (saturate) {
+                                     special = hn::IfThenElse(is_negative(y.word), lowest,
+                                                              constant(static_cast<std::uint32_t>(largest)));
+                                     special = hn::IfThenZeroElse(is_nan, special);
+                                   }
+                                   word = hn::IfThenElse(y.special, special, word);
+                                   rest = hn::IfThenZeroElse(y.special, rest);
+                                   overflow = hn::AndNot(y.special, overflow);
+                                   if (saturate) overflow = hn::Or(overflow, is_infinity);
+                                   sums.invalid = hn::Or(sums.invalid, saturate ? is_nan : y.special);
+                                 }
+                                 sums.inexact = hn::Or(sums.inexact, rest);
+                                 sums.overflow = hn::Or(sums.overflow, overflow);
+                                 store<Word>(word, to);
+                               });
   return sums.flags();
 }
 
@@ -501,6 +517,7 @@ PostprocessKernel make_postprocess_kernel(std::span<const ElementPostprocess> co
   kernel.floating = accumulator.type == DataType::fp32;
   kernel.to = &destination_format(mode, accumulator);
   kernel.rounding = mode.rounding_rule == RoundingRule::fixed ? mode.rounding : first.rounding;
+  kernel.activation = first.relu != Relu::none;
   kernel.saturate = mode.saturation_allowed && first.saturate;
   kernel.offset_bits = mode.offset_bits;
   if (kernel.work == PostprocessKernel::Work::encode) {

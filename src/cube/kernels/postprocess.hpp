@@ -28,6 +28,7 @@ struct PostprocessKernel {
   Work work = Work::none;
   bool floating = false;  // FP32 accumulators, otherwise S32
   const Format* to = nullptr;
+  bool activation = false;
   Rounding rounding = Rounding::rne;
   bool saturate = false;
   int offset_bits = 0;

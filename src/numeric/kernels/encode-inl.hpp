@@ -167,9 +167,9 @@ HWY_INLINE U rounding_increment(Rounding rounding, U sign, U odd, U below) {
 }
 
 struct Rounded {
-  U code;  // of the magnitude, without low zero bits; beyond the largest code where the rounded value is beyond the
-           // range
-  U rest;  // what was cut off; zero where exact
+  U code;    // of the magnitude, without low zero bits
+  U rest;    // what was cut off; zero where exact
+  M beyond;  // the rounded value is beyond the range
 };
 
 /// Shift from a significand to quanta of 2^quantum. A significand below 2^30 has neither a quantum nor half of one from
@@ -189,10 +189,11 @@ HWY_INLINE Rounded round_fields(const EncodeConstants& c, I exponent, U signific
   const U increment = rounding_increment<mode>(c.rounding, sign, odd, below);
   const U quanta = hn::Shr(hn::Add(significand, increment), shift);
   const U field = hn::ShiftLeftSame(bits(hn::Sub(binade, constant(c.min_exponent))), c.fraction_bits);
-  return {hn::Add(field, quanta), hn::And(significand, below)};
+  const U code = hn::Add(field, quanta);
+  return {code, hn::And(significand, below), greater(code, c.largest_code)};
 }
 
-/// table[x] for x < 16, which stands in the low byte of each lane.
+/// table[x % 16] for x < 128.
 HWY_INLINE U lookup(const std::uint8_t (&table)[16], U x) {
   const hn::Repartition<std::uint8_t, D32> d8;
   const auto index = hn::BitCast(d8, hn::Or(x, constant(0x80808000U)));  // 0 in the other bytes
@@ -225,8 +226,10 @@ HWY_INLINE Rounded round_hif8(const EncodeConstants& c, U magnitude, U sign) {
     const U part = hn::IfThenElse(greater(magnitude, ((127 - 23) << 23) - 1), half, hn::Min(magnitude, constant(1U)));
     magnitude = hn::IfThenElse(below_all, hn::Or(constant((127U - 23) << 23), part), magnitude);
   }
+  // From 2^16 up all is beyond the range alike, so |e| < 32; where |e| > 15 below, the tables give what nobody takes.
+  magnitude = hn::Min(magnitude, constant((127U + 16) << 23));
   const I e = hn::Sub(number(hn::ShiftRight<23>(magnitude)), constant(127));
-  const U half_e = hn::Min(hn::ShiftRight<1>(bits(hn::Abs(e))), constant(15U));
+  const U half_e = hn::ShiftRight<1>(bits(hn::Abs(e)));
   const U shift = lookup(width, half_e);
   const U below = hn::Sub(hn::Shl(constant(1U), shift), constant(1U));
   const U odd = hn::And(hn::Shr(magnitude, shift), constant(1U));
@@ -235,13 +238,12 @@ HWY_INLINE Rounded round_hif8(const EncodeConstants& c, U magnitude, U sign) {
 
   const I rounded_e = hn::Sub(number(hn::ShiftRight<23>(rounded)), constant(127));
   const M low = greater(constant(-15), rounded_e);
-  const U index = hn::Min(bits(hn::Abs(rounded_e)), constant(15U));
+  const U index = bits(hn::Abs(rounded_e));
   const U start = hn::IfThenElse(is_negative(bits(rounded_e)), lookup(negative, index), lookup(positive, index));
   // After a carry the fraction is 0, so the width of the old binade serves.
   const U fraction = hn::Shr(hn::And(rounded, fraction_mask), shift);
   const U code = hn::IfThenElse(low, bits(hn::Add(rounded_e, constant(23))), hn::Add(start, fraction));
-  const M beyond = greater(rounded, (127 + 15) << 23);  // 2^15 is the largest value
-  return {hn::IfThenElse(beyond, constant(0x7FFFU), code), hn::And(magnitude, below)};
+  return {code, hn::And(magnitude, below), greater(rounded, (127 + 15) << 23)};  // 2^15 is the largest value
 }
 
 struct Delivered {
@@ -254,16 +256,19 @@ struct Delivered {
 /// The last part of encode_floating: overflow, underflow, the sign. `over`: beyond the range before rounding; `tiny`:
 /// as the constants say, before the test of the delivered code.
 HWY_INLINE Delivered deliver(const EncodeConstants& c, const Rounded& r, U sign, M over, M tiny) {
-  const M overflow = hn::Or(over, greater(r.code, c.largest_code));
+  const M overflow = hn::Or(over, r.beyond);
   const M exact = hn::Eq(r.rest, hn::Zero(d32));
   M underflow = hn::AndNot(exact, tiny);
   if (c.tiny_by_result) underflow = hn::And(underflow, greater(constant(c.tiny_codes), number(r.code)));
   const U word = hn::IfThenElse(overflow, constant(c.overflow_word), hn::ShiftLeftSame(r.code, c.low_zero_bits));
   if (c.drops_signs) {
-    const M zero = hn::AndNot(overflow, hn::Eq(r.code, hn::Zero(d32)));
+    const M zero = hn::Eq(word, hn::Zero(d32));
     if (c.overflow_drops_sign) sign = hn::IfThenZeroElse(overflow, sign);
-    if (c.zero_drops_sign) sign = hn::IfThenZeroElse(hn::And(zero, exact), sign);
-    if (c.underflow_drops_sign) sign = hn::IfThenZeroElse(hn::AndNot(exact, zero), sign);
+    if (c.zero_drops_sign) {
+      sign = hn::IfThenZeroElse(zero, sign);
+    } else if (c.underflow_drops_sign) {
+      sign = hn::IfThenZeroElse(hn::AndNot(exact, zero), sign);
+    }
   }
   return {hn::Or(word, hn::ShiftRightSame(sign, c.sign_shift)), r.rest, overflow, underflow};
 }

@@ -22,7 +22,7 @@ struct EncodeConstants {
   std::int32_t min_exponent = 0;
   std::int32_t low_zero_bits = 0;
   std::int32_t sign_shift = 0;    // from bit 31 to the sign of a lane
-  std::int32_t largest_code = 0;  // codes above, without the low zero bits, are beyond the range
+  std::int32_t largest_code = 0;  // of a finite magnitude, without the low zero bits; the layout `fields` only
 
   // Above significand * 2^(exponent - lead) a magnitude overflows whatever the rounding does.
   std::int32_t over_exponent = 0;
@@ -39,7 +39,7 @@ struct EncodeConstants {
 
   bool drops_signs = false;  // at all, in one of the three cases:
   bool overflow_drops_sign = false;
-  bool zero_drops_sign = false;       // an exact zero
+  bool zero_drops_sign = false;       // any zero
   bool underflow_drops_sign = false;  // a zero that was rounded
 
   bool has_infinity = false;
@@ -56,8 +56,7 @@ constexpr EncodeConstants encode_constants(const Format& to, const EncodeControl
   c.min_exponent = to.min_exponent();
   c.low_zero_bits = to.low_zero_bits;
   c.sign_shift = 31 - to.sign_bit();
-  // The codes of HiF8 are not in the order of the magnitudes.
-  c.largest_code = to.layout == Layout::dot_field ? 0x7F : static_cast<std::int32_t>(to.max_finite >> to.low_zero_bits);
+  c.largest_code = static_cast<std::int32_t>(to.max_finite >> to.low_zero_bits);
 
   const bool rounded_test =
       to.overflow_test == OverflowTest::exponent ||
@@ -93,8 +92,7 @@ constexpr EncodeConstants encode_constants(const Format& to, const EncodeControl
   }
 
   c.zero_drops_sign = !to.has_signed_zero;
-  c.underflow_drops_sign =
-      !to.has_signed_zero || (to.type == DataType::e4m3 && !control.profile->e4m3_keeps_negative_zero);
+  c.underflow_drops_sign = to.type == DataType::e4m3 && !control.profile->e4m3_keeps_negative_zero;
   c.drops_signs = c.overflow_drops_sign || c.zero_drops_sign || c.underflow_drops_sign;
   c.has_infinity = to.has_infinity;
   c.infinity = static_cast<std::uint32_t>(to.infinity);
