@@ -114,8 +114,8 @@ HWY_INLINE Product multiply(bool activation, const std::uint32_t* in, const Colu
   if constexpr (floating) {
     U magnitude = hn::AndNot(sign_bit, p.word);
     exponent = number(hn::ShiftRight<23>(magnitude));
-    // One more in the exponent field takes normal numbers to 2 and up, zeros and subnormals to 1, and infinities and NaN
-    // to negative numbers.
+    // One more in the exponent field takes normal numbers to 2 and up, zeros and subnormals to 1, and infinities and
+    // NaN to negative numbers.
     const I raised = number(hn::Add(magnitude, constant(0x00800000U)));
     if (HWY_UNLIKELY(!hn::AllFalse(d32, greater(constant(0x01000000), raised)))) {
       const M minus_infinity_by_zero = hn::And(by_zero, hn::Eq(magnitude, constant(0x7F800000U)));
@@ -195,114 +195,110 @@ Flags encode_floating(const PostprocessKernel& kernel, const std::uint32_t* word
 
   const bool activation = kernel.activation;
   FlagSums sums;
-  for_each_vector_of_row<Word>(kernel.parameters, words, count, out,
-                               [&](const std::uint32_t* in, std::byte* to, const Columns& columns) HWY_ATTR {
-                                 const Product y = multiply<floating>(activation, in, columns);
-                                 Delivered r = encode_product<mode, layout>(c, limits, y);
-                                 if (floating && HWY_UNLIKELY(!hn::AllFalse(d32, y.special))) {
-                                   const U magnitude = hn::And(y.word, constant(0x7FFFFFFFU));
-                                   const M is_nan = greater(magnitude, 0x7F800000);
-                                   const U quiet_bit = hn::And(magnitude, constant(0x00400000U));
-                                   sums.invalid =
-                                       hn::Or(sums.invalid, hn::And(is_nan, hn::Eq(quiet_bit, hn::Zero(d32))));
-                                   const M is_infinity = hn::AndNot(is_nan, y.special);
-                                   const U signed_infinity = hn::IfThenElse(
-                                       is_negative(y.word), constant(minus_infinity_word), constant(infinity_word));
-                                   r.word = hn::IfThenElse(is_infinity, signed_infinity, r.word);
-                                   r.word = hn::IfThenElse(is_nan, constant(nan_word), r.word);
-                                   r.rest = hn::IfThenZeroElse(y.special, r.rest);
-                                   r.underflow = hn::AndNot(y.special, r.underflow);
-                                   r.overflow = hn::AndNot(y.special, r.overflow);
-                                   if (infinity_overflows) r.overflow = hn::Or(r.overflow, is_infinity);
-                                 }
-                                 sums.inexact = hn::Or(sums.inexact, r.rest);
-                                 sums.overflow = hn::Or(sums.overflow, r.overflow);
-                                 sums.underflow = hn::Or(sums.underflow, r.underflow);
-                                 store<Word>(r.word, to);
-                               });
+  const auto body = [&](const std::uint32_t* in, std::byte* to, const Columns& columns) HWY_ATTR {
+    const Product y = multiply<floating>(activation, in, columns);
+    Delivered r = encode_product<mode, layout>(c, limits, y);
+    if (floating && HWY_UNLIKELY(!hn::AllFalse(d32, y.special))) {
+      const U magnitude = hn::And(y.word, constant(0x7FFFFFFFU));
+      const M is_nan = greater(magnitude, 0x7F800000);
+      const U quiet_bit = hn::And(magnitude, constant(0x00400000U));
+      sums.invalid = hn::Or(sums.invalid, hn::And(is_nan, hn::Eq(quiet_bit, hn::Zero(d32))));
+      const M is_infinity = hn::AndNot(is_nan, y.special);
+      const U signed_infinity =
+          hn::IfThenElse(is_negative(y.word), constant(minus_infinity_word), constant(infinity_word));
+      r.word = hn::IfThenElse(is_infinity, signed_infinity, r.word);
+      r.word = hn::IfThenElse(is_nan, constant(nan_word), r.word);
+      r.rest = hn::IfThenZeroElse(y.special, r.rest);
+      r.underflow = hn::AndNot(y.special, r.underflow);
+      r.overflow = hn::AndNot(y.special, r.overflow);
+      if (infinity_overflows) r.overflow = hn::Or(r.overflow, is_infinity);
+    }
+    sums.inexact = hn::Or(sums.inexact, r.rest);
+    sums.overflow = hn::Or(sums.overflow, r.overflow);
+    sums.underflow = hn::Or(sums.underflow, r.underflow);
+    store<Word>(r.word, to);
+  };
+  for_each_vector_of_row<Word>(kernel.parameters, words, count, out, body);
   return sums.flags();
 }
 
 /// Steps 6 and 9 for the modes with an offset: postprocess_special, else postprocess_offset.
 template <bool floating, Mode mode, typename Word>
 Flags encode_offset(const PostprocessKernel& kernel, const std::uint32_t* words, std::size_t count, std::byte* out) {
-  const Format& to = *kernel.to;
+  const Format& destination = *kernel.to;
   const Rounding rounding = kernel.rounding;
   const bool saturate = kernel.saturate;
   const int width = kernel.offset_bits - 1;  // value bits of the intermediate
   const std::int32_t largest_intermediate = (1 << width) - 1;
-  const auto largest = static_cast<std::int32_t>(to.max_finite);
-  const auto lane = static_cast<std::uint32_t>(low_mask(to.lane_bits));
+  const auto largest = static_cast<std::int32_t>(destination.max_finite);
+  const auto lane = static_cast<std::uint32_t>(low_mask(destination.lane_bits));
 
   const bool activation = kernel.activation;
   FlagSums sums;
-  for_each_vector_of_row<Word>(kernel.parameters, words, count, out,
-                               [&](const std::uint32_t* in, std::byte* to, const Columns& columns) HWY_ATTR {
-                                 const Product y = multiply<floating>(activation, in, columns);
-                                 // Round to a whole number. From 2^(width + 1) up all magnitudes are clamped, so
-                                 // greater exponents do as that one.
-                                 const I exponent = hn::Min(y.exponent, constant(width + 1));
-                                 const U shift = quantum_shift(exponent, hn::Zero(s32));
-                                 const U below = hn::Sub(hn::Shl(constant(1U), shift), constant(1U));
-                                 const U odd = hn::And(hn::Shr(y.significand, shift), constant(1U));
-                                 const U increment = rounding_increment<mode>(rounding, y.sign, odd, below);
-                                 const I whole = number(hn::Shr(hn::Add(y.significand, increment), shift));
-                                 // All bits of a negative number's `minus` are set: x ^ minus - minus is -x, and one
-                                 // more is in its range.
-                                 const I minus = hn::BroadcastSignBit(number(y.sign));
-                                 const I limit = hn::Sub(constant(largest_intermediate), minus);
-                                 M overflow = greater(whole, limit);
-                                 U rest = hn::And(y.significand, below);
-                                 const I intermediate = hn::Sub(hn::Xor(hn::Min(whole, limit), minus), minus);
-                                 // The offset, and the exact sum to the destination.
-                                 const I sum = hn::Add(intermediate, hn::LoadU(s32, columns.offset));
-                                 const I clamped = hn::Min(hn::Max(sum, constant(-largest - 1)), constant(largest));
-                                 overflow = hn::Or(overflow, hn::Not(hn::RebindMask(d32, hn::Eq(sum, clamped))));
-                                 U word = hn::And(bits(saturate ? clamped : sum), constant(lane));
-                                 if (floating && HWY_UNLIKELY(!hn::AllFalse(d32, y.special))) {
-                                   const M is_nan = greater(hn::And(y.word, constant(0x7FFFFFFFU)), 0x7F800000);
-                                   const M is_infinity = hn::AndNot(is_nan, y.special);
-                                   const U lowest = constant(static_cast<std::uint32_t>(largest) + 1);
-                                   U special = lowest;
-                                   if (saturate) {
-                                     special = hn::IfThenElse(is_negative(y.word), lowest,
-                                                              constant(static_cast<std::uint32_t>(largest)));
-                                     special = hn::IfThenZeroElse(is_nan, special);
-                                   }
-                                   word = hn::IfThenElse(y.special, special, word);
-                                   rest = hn::IfThenZeroElse(y.special, rest);
-                                   overflow = hn::AndNot(y.special, overflow);
-                                   if (saturate) overflow = hn::Or(overflow, is_infinity);
-                                   sums.invalid = hn::Or(sums.invalid, saturate ? is_nan : y.special);
-                                 }
-                                 sums.inexact = hn::Or(sums.inexact, rest);
-                                 sums.overflow = hn::Or(sums.overflow, overflow);
-                                 store<Word>(word, to);
-                               });
+  const auto body = [&](const std::uint32_t* in, std::byte* to, const Columns& columns) HWY_ATTR {
+    const Product y = multiply<floating>(activation, in, columns);
+    // Round to a whole number. From 2^(width + 1) up all magnitudes are clamped, so greater exponents do as that one.
+    const I exponent = hn::Min(y.exponent, constant(width + 1));
+    const U shift = quantum_shift(exponent, hn::Zero(s32));
+    const U below = hn::Sub(hn::Shl(constant(1U), shift), constant(1U));
+    const U odd = hn::And(hn::Shr(y.significand, shift), constant(1U));
+    const U increment = rounding_increment<mode>(rounding, y.sign, odd, below);
+    const I whole = number(hn::Shr(hn::Add(y.significand, increment), shift));
+    // All bits of a negative number's `minus` are set: x ^ minus - minus is -x, and one
+    // more is in its range.
+    const I minus = hn::BroadcastSignBit(number(y.sign));
+    const I limit = hn::Sub(constant(largest_intermediate), minus);
+    M overflow = greater(whole, limit);
+    U rest = hn::And(y.significand, below);
+    const I intermediate = hn::Sub(hn::Xor(hn::Min(whole, limit), minus), minus);
+    // The offset, and the exact sum to the destination.
+    const I sum = hn::Add(intermediate, hn::LoadU(s32, columns.offset));
+    const I clamped = hn::Min(hn::Max(sum, constant(-largest - 1)), constant(largest));
+    overflow = hn::Or(overflow, hn::Not(hn::RebindMask(d32, hn::Eq(sum, clamped))));
+    U word = hn::And(bits(saturate ? clamped : sum), constant(lane));
+    if (floating && HWY_UNLIKELY(!hn::AllFalse(d32, y.special))) {
+      const M is_nan = greater(hn::And(y.word, constant(0x7FFFFFFFU)), 0x7F800000);
+      const M is_infinity = hn::AndNot(is_nan, y.special);
+      const U lowest = constant(static_cast<std::uint32_t>(largest) + 1);
+      U special = lowest;
+      if (saturate) {
+        special = hn::IfThenElse(is_negative(y.word), lowest, constant(static_cast<std::uint32_t>(largest)));
+        special = hn::IfThenZeroElse(is_nan, special);
+      }
+      word = hn::IfThenElse(y.special, special, word);
+      rest = hn::IfThenZeroElse(y.special, rest);
+      overflow = hn::AndNot(y.special, overflow);
+      if (saturate) overflow = hn::Or(overflow, is_infinity);
+      sums.invalid = hn::Or(sums.invalid, saturate ? is_nan : y.special);
+    }
+    sums.inexact = hn::Or(sums.inexact, rest);
+    sums.overflow = hn::Or(sums.overflow, overflow);
+    store<Word>(word, to);
+  };
+  for_each_vector_of_row<Word>(kernel.parameters, words, count, out, body);
   return sums.flags();
 }
 
 /// Step 2: postprocess_shift.
 Flags shift_words(const PostprocessKernel& kernel, const std::uint32_t* words, std::size_t count, std::byte* out) {
   FlagSums sums;
-  for_each_vector_of_row<std::uint16_t>(
-      kernel.parameters, words, count, out,
-      [&](const std::uint32_t* in, std::byte* to, const Columns& columns) HWY_ATTR {
-        const I y = hn::Shr(number(hn::LoadU(d32, in)), hn::LoadU(s32, columns.offset));
-        const I clamped = hn::Min(hn::Max(y, constant(-0x8000)), constant(0x7FFF));
-        sums.overflow = hn::Or(sums.overflow, hn::Not(hn::RebindMask(d32, hn::Eq(y, clamped))));
-        store<std::uint16_t>(bits(clamped), to);
-      });
+  const auto body = [&](const std::uint32_t* in, std::byte* to, const Columns& columns) HWY_ATTR {
+    const I y = hn::Shr(number(hn::LoadU(d32, in)), hn::LoadU(s32, columns.offset));
+    const I clamped = hn::Min(hn::Max(y, constant(-0x8000)), constant(0x7FFF));
+    sums.overflow = hn::Or(sums.overflow, hn::Not(hn::RebindMask(d32, hn::Eq(y, clamped))));
+    store<std::uint16_t>(bits(clamped), to);
+  };
+  for_each_vector_of_row<std::uint16_t>(kernel.parameters, words, count, out, body);
   return sums.flags();
 }
 
 /// Mode 0 with ReLU on S32 accumulators: exact, no flags.
 Flags relu_words(const PostprocessKernel& kernel, const std::uint32_t* words, std::size_t count, std::byte* out) {
-  for_each_vector_of_row<std::uint32_t>(kernel.parameters, words, count, out,
-                                        [&](const std::uint32_t* in, std::byte* to, const Columns&) HWY_ATTR {
-                                          const I y = hn::Max(number(hn::LoadU(d32, in)), hn::Zero(s32));
-                                          store<std::uint32_t>(bits(y), to);
-                                        });
+  const auto body = [&](const std::uint32_t* in, std::byte* to, const Columns&) HWY_ATTR {
+    const I y = hn::Max(number(hn::LoadU(d32, in)), hn::Zero(s32));
+    store<std::uint32_t>(bits(y), to);
+  };
+  for_each_vector_of_row<std::uint32_t>(kernel.parameters, words, count, out, body);
   return Flags::none;
 }
 
