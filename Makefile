@@ -17,6 +17,7 @@ test: bootstrap $(BUILD)/build.ninja
 # All 2^32 FP32 encodings into the short formats; an hour or two.
 test-exhaustive: bootstrap $(BUILD)/build.ninja
 	@cmake --build $(BUILD) -j $(JOBS) --target fp32_sources
+	@$(BUILD)/tests/fp32_sources --kernels
 	@$(BUILD)/tests/fp32_sources
 
 $(BUILD)/build.ninja: CMakeLists.txt CMakePresets.json | bootstrap

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "cube/kernels/postprocess.hpp"
 #include "guarded.hpp"
 
 namespace bitcube {
@@ -97,31 +98,13 @@ Expected<void> check_postprocess(const Format& accumulator, std::size_t rows, st
 
 namespace {
 
-Expected<Postprocessed> run_postprocess(const Accumulators& accumulators, const PostprocessOptions& options) {
-  std::size_t elements = 0;
-  if (accumulators.format == nullptr || __builtin_mul_overflow(accumulators.rows, accumulators.cols, &elements) ||
-      accumulators.words.size() != elements) {
-    return Error{fmt::format("accumulators: {} words of {} x {}", accumulators.words.size(), accumulators.rows,
-                             accumulators.cols)};
-  }
-  const Format& accumulator = *accumulators.format;
-  const std::size_t rows = accumulators.rows;
-  const std::size_t cols = accumulators.cols;
-  if (auto ok = check_postprocess(accumulator, rows, cols, options); !ok) return ok.error();
+std::size_t group_count(std::size_t cols, const PostprocessOptions& options) {
+  return options.group_n == 0 ? 0 : (cols + options.group_n - 1) / options.group_n;
+}
 
+/// The controls of a column; a scalar parameter serves every column.
+std::vector<ElementPostprocess> column_controls(std::size_t cols, const PostprocessOptions& options) {
   const PreQuantMode& mode = *options.mode;
-  Postprocessed out;
-  out.format = &destination_format(mode, accumulator);
-  out.accumulator = &accumulator;
-  out.rows = rows;
-  out.cols = cols;
-  out.element_bytes = out.format->carrier_bits / 8;
-  out.d.resize(rows * cols * out.element_bytes);
-  const std::size_t groups = options.group_n == 0 ? 0 : (cols + options.group_n - 1) / options.group_n;
-  if (options.row_max) out.row_max.resize(rows);
-  out.group_max.resize(rows * groups);
-
-  // The controls of a column; a scalar parameter serves every column.
   std::vector<ElementPostprocess> controls(mode.per_column || options.relu == Relu::per_column ? cols : 1);
   for (std::size_t c = 0; c < controls.size(); ++c) {
     ElementPostprocess& p = controls[c];
@@ -137,47 +120,142 @@ Expected<Postprocessed> run_postprocess(const Accumulators& accumulators, const 
     p.saturate = options.saturate;
     p.profile = options.profile;
   }
+  return controls;
+}
+
+/// postprocess_element() of rows x cols words: what the kernels are held to.
+Flags postprocess_each(std::span<const ElementPostprocess> controls, const Format& accumulator,
+                       const std::uint32_t* words, std::size_t rows, std::size_t cols, std::uint8_t* d) {
+  const std::size_t element_bytes = destination_format(*controls[0].mode, accumulator).carrier_bits / 8U;
+  Flags flags = Flags::none;
+  for (std::size_t i = 0; i < rows * cols; ++i) {
+    const Encoded e = postprocess_element(controls[controls.size() == 1 ? 0 : i % cols], accumulator, words[i]);
+    flags |= e.flags;
+    std::memcpy(d + i * element_bytes, &e.bits, element_bytes);
+  }
+  return flags;
+}
+
+/// MAX of the words in increasing order; with MaxAbs the first one meets itself (numerics 5.7).
+Reduced reduce_each(const Format& accumulator, bool max_abs, std::span<const std::uint32_t> words) {
+  Reduced out{words[0], Flags::none};
+  for (const std::uint32_t word : words.subspan(max_abs ? 0 : 1)) {
+    const Reduced step = reduce_step(accumulator, max_abs, out.word, word);
+    out = {step.word, out.flags | step.flags};
+  }
+  return out;
+}
+
+/// GroupMax of one row.
+Flags reduce_groups(const Format& accumulator, const PostprocessOptions& options, std::span<const std::uint32_t> row,
+                    std::uint32_t* group_max) {
+  Flags flags = Flags::none;
+  if (!options.execution.reference &&
+      kernels::group_maxima(accumulator, options.max_abs, row.data(), row.size(), options.group_n, group_max, flags)) {
+    return flags;
+  }
+  for (std::size_t begin = 0; begin < row.size(); begin += options.group_n) {
+    const std::size_t size = std::min<std::size_t>(options.group_n, row.size() - begin);
+    const Reduced r = reduce_each(accumulator, options.max_abs, row.subspan(begin, size));
+    flags |= r.flags;
+    *group_max++ = r.word;
+  }
+  return flags;
+}
+
+/// RowMax of row `index`.
+Flags reduce_row(const Format& accumulator, const PostprocessOptions& options, std::size_t index,
+                 std::span<const std::uint32_t> row, std::uint32_t& row_max) {
+  Reduced r;
+  if (options.execution.reference ||
+      !kernels::maximum(accumulator, options.max_abs, row.data(), row.size(), r.word, r.flags)) {
+    r = reduce_each(accumulator, options.max_abs, row);
+  }
+  if (options.row_max_init) {
+    const Reduced step = reduce_step(accumulator, options.max_abs, (*options.row_max_init)[index], r.word);
+    r = {step.word, r.flags | step.flags};
+  }
+  row_max = r.word;
+  return r.flags;
+}
+
+/// Everything was checked.
+Flags run_postprocess(const Format& accumulator, std::span<const std::uint32_t> words, std::size_t rows,
+                      std::size_t cols, const PostprocessOptions& options, const PostprocessOutput& out) {
+  const std::size_t row_bytes = cols * (destination_format(*options.mode, accumulator).carrier_bits / 8U);
+  const std::size_t groups = group_count(cols, options);
+  const std::vector<ElementPostprocess> controls = column_controls(cols, options);
+  kernels::PostprocessKernel kernel;
+  if (!options.execution.reference) kernel = kernels::make_postprocess_kernel(controls, accumulator);
 
   std::atomic<std::uint8_t> all_flags{0};
-  constexpr std::size_t rows_per_task = 16;
+  const std::size_t rows_per_task = std::max<std::size_t>(1, (std::size_t{1} << 14) / cols);
   parallel_for((rows + rows_per_task - 1) / rows_per_task, options.execution, [&](std::size_t task) {
+    const std::size_t begin = task * rows_per_task;
+    const std::size_t count = std::min(rows - begin, rows_per_task);
+    const std::uint32_t* first = words.data() + begin * cols;
+    std::uint8_t* d = out.d.data() + begin * row_bytes;
     Flags flags = Flags::none;
-    const auto step = [&](std::uint32_t current, std::uint32_t candidate) {
-      const Reduced r = reduce_step(accumulator, options.max_abs, current, candidate);
-      flags |= r.flags;
-      return r.word;
-    };
-    // Columns [begin, end) in increasing order; with MaxAbs the first one meets itself (numerics 5.7).
-    const auto reduce = [&](const std::uint32_t* row, std::size_t begin, std::size_t end) {
-      std::uint32_t current = options.max_abs ? step(row[begin], row[begin]) : row[begin];
-      for (std::size_t c = begin + 1; c < end; ++c) current = step(current, row[c]);
-      return current;
-    };
-    for (std::size_t r = task * rows_per_task; r < std::min(rows, (task + 1) * rows_per_task); ++r) {
-      const std::uint32_t* row = accumulators.words.data() + r * cols;
-      for (std::size_t c = 0; c < cols; ++c) {
-        const Encoded e = postprocess_element(controls[controls.size() == 1 ? 0 : c], accumulator, row[c]);
-        flags |= e.flags;
-        std::memcpy(out.d.data() + (r * cols + c) * out.element_bytes, &e.bits, out.element_bytes);
-      }
-      if (options.row_max) {
-        const std::uint32_t current = reduce(row, 0, cols);
-        out.row_max[r] = options.row_max_init ? step((*options.row_max_init)[r], current) : current;
-      }
-      for (std::size_t g = 0; g < groups; ++g) {
-        out.group_max[r * groups + g] = reduce(row, g * options.group_n, std::min(cols, (g + 1) * options.group_n));
-      }
+    if (!kernels::postprocess_words(kernel, first, count, cols, reinterpret_cast<std::byte*>(d), flags)) {
+      flags |= postprocess_each(controls, accumulator, first, count, cols, d);
+    }
+    for (std::size_t r = begin; r < begin + count; ++r) {
+      const auto row = words.subspan(r * cols, cols);
+      if (options.row_max) flags |= reduce_row(accumulator, options, r, row, out.row_max[r]);
+      if (groups != 0) flags |= reduce_groups(accumulator, options, row, out.group_max.data() + r * groups);
     }
     all_flags.fetch_or(static_cast<std::uint8_t>(flags), std::memory_order_relaxed);
   });
-  out.flags = static_cast<Flags>(all_flags.load());
-  return out;
+  return static_cast<Flags>(all_flags.load());
+}
+
+/// Whether there are rows x cols words.
+Expected<void> check_words(std::size_t words, std::size_t rows, std::size_t cols) {
+  std::size_t elements = 0;
+  if (!__builtin_mul_overflow(rows, cols, &elements) && words == elements) return {};
+  return Error{fmt::format("accumulators: {} words of {} x {}", words, rows, cols)};
 }
 
 }  // namespace
 
+Expected<Flags> postprocess_into(const Format& accumulator, std::span<const std::uint32_t> words, std::size_t rows,
+                                 std::size_t cols, const PostprocessOptions& options, const PostprocessOutput& out) {
+  if (auto ok = check_words(words.size(), rows, cols); !ok) return ok.error();
+  if (auto ok = check_postprocess(accumulator, rows, cols, options); !ok) return ok.error();
+  const std::size_t element_bytes = destination_format(*options.mode, accumulator).carrier_bits / 8U;
+  const std::size_t row_max = options.row_max ? rows : 0;
+  const std::size_t group_max = rows * group_count(cols, options);
+  if (out.d.size() != words.size() * element_bytes || out.row_max.size() != row_max ||
+      out.group_max.size() != group_max) {
+    return Error{fmt::format("output: D {} bytes, RowMax {} and GroupMax {} words, but {}, {} and {} are produced",
+                             out.d.size(), out.row_max.size(), out.group_max.size(), words.size() * element_bytes,
+                             row_max, group_max)};
+  }
+  return guarded("postprocess",
+                 [&]() -> Expected<Flags> { return run_postprocess(accumulator, words, rows, cols, options, out); });
+}
+
 Expected<Postprocessed> postprocess(const Accumulators& accumulators, const PostprocessOptions& options) {
-  return guarded("postprocess", [&] { return run_postprocess(accumulators, options); });
+  const std::size_t rows = accumulators.rows;
+  const std::size_t cols = accumulators.cols;
+  if (accumulators.format == nullptr) return Error{"accumulators: no type was given"};
+  if (auto ok = check_words(accumulators.words.size(), rows, cols); !ok) return ok.error();
+  const Format& accumulator = *accumulators.format;
+  if (auto ok = check_postprocess(accumulator, rows, cols, options); !ok) return ok.error();
+  return guarded("postprocess", [&]() -> Expected<Postprocessed> {
+    Postprocessed out;
+    out.format = &destination_format(*options.mode, accumulator);
+    out.accumulator = &accumulator;
+    out.rows = rows;
+    out.cols = cols;
+    out.element_bytes = out.format->carrier_bits / 8U;
+    out.d.resize(rows * cols * out.element_bytes);
+    if (options.row_max) out.row_max.resize(rows);
+    out.group_max.resize(rows * group_count(cols, options));
+    out.flags =
+        run_postprocess(accumulator, accumulators.words, rows, cols, options, {out.d, out.row_max, out.group_max});
+    return out;
+  });
 }
 
 std::vector<std::uint8_t> packed_rows(const Postprocessed& d) {

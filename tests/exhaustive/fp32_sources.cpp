@@ -5,20 +5,27 @@
 // agree at both ends, they are the same for every word between, because every rule of numerics 6 and 7 is monotone in
 // the value (and looks at nothing but the class of a NaN); where they differ the range is halved.
 //
-// usage: fp32_sources [--profile pto|asl|ocp] [DESTINATION...]
+// With --kernels the SIMD kernels convert the words instead, in arrays: every delivered bit is compared, and the flags
+// of every array of up to 4096 words whose fourteen results are the same.
+//
+// usage: fp32_sources [--kernels] [--profile pto|asl|ocp] [DESTINATION...]
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "bitcube/numeric/convert.hpp"
 #include "bitcube/parallel.hpp"
+#include "bitcube/quantize/convert_array.hpp"
+#include "bitcube/quantize/lines.hpp"
 #include "oracle/oracle.hpp"
 
 namespace bitcube {
@@ -34,7 +41,8 @@ struct Mismatch {
 
 class Check {
  public:
-  Check(const Format& to, const ConversionProfile& profile) : to_(to), profile_(profile) {}
+  Check(const Format& to, const ConversionProfile& profile, bool kernels)
+      : to_(to), profile_(profile), kernels_(kernels) {}
 
   /// Checks the words [first, last].
   void range(uint64 first, uint64 last) { subdivide(first, ask(first), last, ask(last)); }
@@ -61,12 +69,12 @@ class Check {
 
   void subdivide(uint64 first, const Results& at_first, uint64 last, const Results& at_last) {
     if (at_first == at_last) {
-      for (uint64 word = first; word <= last; ++word) compare(word, at_first);
+      compare_all(first, last, at_first);
       return;
     }
     if (last == first + 1) {
-      compare(first, at_first);
-      compare(last, at_last);
+      compare_all(first, first, at_first);
+      compare_all(last, last, at_last);
       return;
     }
     const uint64 middle = first + (last - first) / 2;
@@ -85,13 +93,50 @@ class Check {
     }
   }
 
+  /// All words of [first, last] give these results.
+  void compare_all(uint64 first, uint64 last, const Results& expected) {
+    if (!kernels_) {
+      for (uint64 word = first; word <= last; ++word) compare(word, expected);
+      return;
+    }
+    constexpr uint64 piece = 4096;
+    for (uint64 begin = first; begin <= last; begin += piece)
+      compare_piece(begin, std::min(piece, last - begin + 1), expected);
+  }
+
+  void compare_piece(uint64 begin, uint64 count, const Results& expected) {
+    words_.resize(count);
+    for (uint64 i = 0; i < count; ++i) words_[i] = static_cast<std::uint32_t>(begin + i);
+    const std::size_t bytes = to_.carrier_bits / 8U;
+    out_.resize(count * bytes);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const EncodeControl how{static_cast<Rounding>(i / 2 + 1), i % 2 != 0, &profile_};
+      const auto flags = convert_array_into(std::as_bytes(std::span(words_)), fp32, to_, out_, how, {.threads = 1});
+      bool same = flags && *flags == expected[i].flags;
+      std::size_t at = 0;
+      // The first word is right and all others are like it.
+      if (load_word(out_.data(), bytes) != expected[i].bits) {
+        same = false;
+      } else if (std::memcmp(out_.data(), out_.data() + bytes, out_.size() - bytes) != 0) {
+        while (load_word(out_.data() + at * bytes, bytes) == expected[i].bits) ++at;
+        same = false;
+      }
+      if (same || mismatches_.size() >= 10) continue;
+      const Encoded got{load_word(out_.data() + at * bytes, bytes), flags ? *flags : Flags::none};
+      mismatches_.push_back({begin + at, how.rounding, how.saturate, got, expected[i]});
+    }
+  }
+
   const Format& to_;
   const ConversionProfile& profile_;
+  bool kernels_;
+  std::vector<std::uint32_t> words_;
+  std::vector<std::byte> out_;
   uint64 questions_ = 0;
   std::vector<Mismatch> mismatches_;
 };
 
-bool check_destination(const Format& to, const ConversionProfile& profile) {
+bool check_destination(const Format& to, const ConversionProfile& profile, bool kernels) {
   constexpr uint64 block = uint64{1} << 20;
   constexpr uint64 blocks = (uint64{1} << 32) / block;
   const auto start = std::chrono::steady_clock::now();
@@ -106,7 +151,7 @@ bool check_destination(const Format& to, const ConversionProfile& profile) {
     };
   }
   parallel_for(blocks, execution, [&](std::size_t i) {
-    Check check(to, profile);
+    Check check(to, profile, kernels);
     check.range(i * block, i * block + block - 1);
     const std::scoped_lock lock(mutex);
     questions += check.questions();
@@ -114,8 +159,8 @@ bool check_destination(const Format& to, const ConversionProfile& profile) {
   });
   const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (terminal) fmt::print(stderr, "\r{:20}\r", "");
-  fmt::print("FP32 -> {:<7} {}: 4294967296 words x 14 results, {} mismatches, oracle asked at {} words, {:.0f} s\n",
-             to.name, profile.name, mismatches.size(), questions, seconds);
+  fmt::print("FP32 -> {:<7} {}{}: 4294967296 words x 14 results, {} mismatches, oracle asked at {} words, {:.0f} s\n",
+             to.name, profile.name, kernels ? " kernels" : "", mismatches.size(), questions, seconds);
   std::fflush(stdout);
   for (std::size_t i = 0; i < mismatches.size() && i < 10; ++i) {
     const Mismatch& m = mismatches[i];
@@ -128,6 +173,7 @@ bool check_destination(const Format& to, const ConversionProfile& profile) {
 
 int run(int argc, char** argv) {
   const ConversionProfile* profile = &pto_profile;
+  bool kernels = false;
   std::vector<const Format*> destinations;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
@@ -139,8 +185,12 @@ int run(int argc, char** argv) {
       }
       continue;
     }
+    if (argument == "--kernels") {
+      kernels = true;
+      continue;
+    }
     const Format* format = find_format(argument);
-    if (format == nullptr || !conversion_legal(fp32, *format)) {
+    if (format == nullptr || !conversion_legal(fp32, *format) || (kernels && format->is_packed())) {
       fmt::print(stderr, "FP32 does not convert to {}\n", argument);
       return 2;
     }
@@ -149,10 +199,11 @@ int run(int argc, char** argv) {
   if (destinations.empty()) {
     for (const char* name : {"FP16", "BF16", "E4M3", "E5M2", "HiF8", "E2M1", "E1M2", "E8M0"}) {
       destinations.push_back(find_format(name));
+      if (kernels && destinations.back()->is_packed()) destinations.pop_back();
     }
   }
   bool ok = true;
-  for (const Format* to : destinations) ok = check_destination(*to, *profile) && ok;
+  for (const Format* to : destinations) ok = check_destination(*to, *profile, kernels) && ok;
   return ok ? 0 : 1;
 }
 

@@ -57,8 +57,20 @@ Expected<void> check_postprocess(const Format& accumulator, std::size_t rows, st
 /// D, RowMax and GroupMax of the accumulators. The reductions read the raw accumulators (ADR 0085 decision 175).
 Expected<Postprocessed> postprocess(const Accumulators& accumulators, const PostprocessOptions& options);
 
-/// D as memory holds a type with two lanes per byte: rows of ceil(cols / 2) bytes, the even column in the low nibble, the
-/// high nibble after an odd row 0 (numerics 1.4). Precondition: d.format is packed.
+/// Where postprocess_into writes: spans of exactly the sizes that the members of Postprocessed would have.
+struct PostprocessOutput {
+  std::span<std::uint8_t> d;
+  std::span<std::uint32_t> row_max{};
+  std::span<std::uint32_t> group_max{};
+};
+
+/// The same for rows x cols accumulator words, into memory of the caller, which does not overlap the words. Returns the
+/// flags of all elements and reductions together; after an error nothing was written.
+Expected<Flags> postprocess_into(const Format& accumulator, std::span<const std::uint32_t> words, std::size_t rows,
+                                 std::size_t cols, const PostprocessOptions& options, const PostprocessOutput& out);
+
+/// D as memory holds a type with two lanes per byte: rows of ceil(cols / 2) bytes, the even column in the low nibble,
+/// the high nibble after an odd row 0 (numerics 1.4). Precondition: d.format is packed.
 std::vector<std::uint8_t> packed_rows(const Postprocessed& d);
 
 }  // namespace bitcube

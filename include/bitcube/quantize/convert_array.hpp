@@ -21,4 +21,11 @@ struct ConvertedArray {
 Expected<ConvertedArray> convert_array(std::span<const std::byte> words, const Format& from, const Format& to,
                                        const EncodeControl& control = {}, const Execution& execution = {});
 
+/// The same into memory of the caller, which may stream a large array piece by piece: `out` has room for exactly as
+/// many words of `to` as there are of `from`, any alignment, and does not overlap `words`. Returns the flags of all
+/// elements together; after an error nothing was written.
+Expected<Flags> convert_array_into(std::span<const std::byte> words, const Format& from, const Format& to,
+                                   std::span<std::byte> out, const EncodeControl& control = {},
+                                   const Execution& execution = {});
+
 }  // namespace bitcube
