@@ -1,6 +1,5 @@
 #include "common.hpp"
 
-#include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -236,16 +235,6 @@ std::string TextTable::text(std::span<const std::size_t> right_aligned, std::str
     out += '\n';
   }
   return out;
-}
-
-Expected<std::string> sha256(std::span<const std::byte> bytes) {
-  std::array<unsigned char, 32> digest{};
-  unsigned size = 0;
-  if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr) != 1 ||
-      size != digest.size()) {
-    return Error{"SHA-256: the cryptographic library refused it"};
-  }
-  return fmt::format("{:02x}", fmt::join(digest, ""));
 }
 
 Expected<void> check_output(const std::string& path, std::span<const std::string> inputs) {

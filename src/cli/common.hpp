@@ -134,9 +134,6 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// SHA-256 in hexadecimal.
-Expected<std::string> sha256(std::span<const std::byte> bytes);
-
 // ---- Files
 
 /// Errors: one of the inputs is the same file, or standard output goes there. Inputs may be FILE:DTYPE:SHAPE.

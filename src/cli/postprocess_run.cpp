@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "bitcube/io/sha256.hpp"
+
 namespace bitcube::cli {
 
 namespace {
