@@ -244,8 +244,10 @@ Expected<void> MappedFile::read(std::uint64_t offset, std::span<std::byte> to) c
       return system_error(name_, errno);
     }
     if (count == 0) {
-      return Error{fmt::format("{}: ends at byte {}, but had {} when it was opened; it was cut short meanwhile", name_,
-                               offset, mapped_.size())};
+      return Error{
+          fmt::format("{}: byte {} is missing; the file had {} bytes when it was opened, and was cut short "
+                      "meanwhile",
+                      name_, offset, mapped_.size())};
     }
     offset += static_cast<std::uint64_t>(count);
     to = to.subspan(static_cast<std::size_t>(count));

@@ -35,6 +35,9 @@ class MappedFile {
   /// Valid while this object, or the one it was moved to, lives.
   std::span<const std::byte> bytes() const noexcept { return mapped_.empty() ? memory_ : mapped_; }
 
+  /// The path as open() was given it, for messages; empty without a file.
+  const std::string& name() const noexcept { return name_; }
+
   /// Copies the bytes from `offset` on, from the file itself: a file that was shortened meanwhile is an error. May be
   /// called from several threads. Precondition: they are inside bytes().
   Expected<void> read(std::uint64_t offset, std::span<std::byte> to) const;
