@@ -254,6 +254,10 @@ Expected<void> check_output(const std::string& path, std::span<const std::string
   return {};
 }
 
+void note_bf16(const Console& console, const Format& format) {
+  if (format.type == DataType::bf16) console.note("NumPy has no bfloat16; the array is uint16 with the BF16 bits");
+}
+
 Expected<OutputFile> create_output(const std::string& path, std::span<const std::string> inputs) {
   if (auto ok = check_output(path, inputs); !ok) return ok.error();
   return OutputFile::create(path);
