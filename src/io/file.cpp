@@ -476,7 +476,7 @@ Expected<void> OutputFile::reserve(std::uint64_t size) {
   if (auto open = impl_->check_open(); !open) return open;
   if (impl_->temporary.empty() || size == 0) return {};
   // Where it is not supported, the writes will tell.
-  if (::fallocate(impl_->fd.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(size)) != 0 &&
+  if (::fallocate(impl_->fd.get(), 0, 0, static_cast<off_t>(size)) != 0 &&
       (errno == ENOSPC || errno == EFBIG || errno == EDQUOT)) {
     return impl_->fail(errno);
   }

@@ -79,8 +79,8 @@ class OutputFile {
   /// directory for temporary files, and to its target with the commit.
   Expected<void> write_at(std::uint64_t offset, std::span<const std::byte> bytes);
 
-  /// Says how large the file will be: so a disk without room for it is an error now, where the file system can tell,
-  /// and pieces that are written in any order lie together.
+  /// Says how large the file will be, no less: so a disk without room for it is an error now, where the file system can
+  /// tell, and pieces that are written in any order lie together.
   Expected<void> reserve(std::uint64_t size);
 
   /// Puts the complete file in place and makes it durable (fsync of the file and of its directory). Final.
