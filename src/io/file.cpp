@@ -150,7 +150,7 @@ int read_stream(int fd, std::uint64_t limit, std::vector<std::byte>& bytes, Desc
   bytes.shrink_to_fit();
   if (!spool.is_open()) return 0;
   const int code = write_all(spool.get(), bytes);
-  bytes = {};
+  std::vector<std::byte>().swap(bytes);
   return code;
 }
 

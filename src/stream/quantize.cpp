@@ -28,7 +28,7 @@ class SourceReader {
     };
     if (auto read = read_pieces(read_file, pieces, stored_, threads_); !read) return read.error();
     if (source_.rounded == nullptr) return std::span<const std::byte>(stored_);
-    rounded_ = {};  // before the next ones are made
+    std::vector<std::byte>().swap(rounded_);  // frees them before the next ones are made
     auto rounded = convert_array(stored_, *source_.stored, *source_.rounded, {}, {.threads = threads_});
     if (!rounded) return rounded.error();
     flags_ |= rounded->flags;

@@ -17,7 +17,8 @@
 namespace bitcube::test {
 namespace {
 
-constexpr long kLimit = 300 * 1000;  // KiB
+constexpr long kPromised = 300 * 1000;  // KiB
+constexpr long kLimit = 200 * 1000;     // a window and the program itself; the rest is for many threads
 
 class Memory : public testing::Test {
  protected:
@@ -34,7 +35,7 @@ class Memory : public testing::Test {
     write_text(path, header);
     std::uint64_t bytes = dtype_size(dtype);
     for (const std::uint64_t extent : shape) bytes *= extent;
-    EXPECT_GT(bytes / 1024, kLimit) << "would fit into the memory";
+    EXPECT_GT(bytes / 1024, kPromised) << "would fit into the memory";
     std::filesystem::resize_file(path, header.size() + bytes);
     return path;
   }
@@ -51,6 +52,14 @@ TEST_F(Memory, QuantizeAlongTheLastAxisAndTheFirst) {
     EXPECT_EQ(outcome.json()["bytes"]["codes"], 5120 * 8192 / 2);
     EXPECT_LT(outcome.max_rss, kLimit) << "axis " << axis;
   }
+}
+
+TEST_F(Memory, QuantizeRoundedElements) {
+  const std::string input = zeros(DType::kF64, {5120, 8192});
+  const Outcome outcome = run({"quantize", input, "--format", "nvfp4", "--tensor-scale", "--source-type", "fp32",
+                               "--axis", "0", "-o", dir_ / "w.safetensors"});
+  EXPECT_TRUE(succeeds(outcome));
+  EXPECT_LT(outcome.max_rss, kLimit);
 }
 
 TEST_F(Memory, Convert) {
