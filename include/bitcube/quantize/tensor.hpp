@@ -110,12 +110,12 @@ constexpr std::uint32_t hif4_source_word(const Format& source, uint64 word) noex
   return static_cast<std::uint32_t>(convert(source, bf16, word, {.rounding = Rounding::rne}).bits);
 }
 
-/// Quantises a row-major tensor of little-endian words. Lines [first, first + n) of a tensor are a tensor of the shape
-/// [n, K] (with `inner` columns [outers, K, inners]) whose codes and scales are a part of the whole's, so a tensor too
-/// large for the memory is quantised in parts; stream/quantize.hpp does. Errors: a shape without dimensions, an axis
-/// outside it, a size that does not fit the shape, a source that is no float of whole bytes, a tensor scale for another
-/// format than NVFP4, a missing format, profile or rule, no memory. A tensor with a dimension of 0 gives no codes and
-/// no scales.
+/// Quantises a row-major tensor of little-endian words. Errors: a shape without dimensions, an axis outside it, a size
+/// that does not fit the shape, a source that is no float of whole bytes, a tensor scale for another format than NVFP4,
+/// a missing format, profile or rule, no memory. A tensor with a dimension of 0 gives no codes and no scales.
+///
+/// Lines of a tensor are a tensor of their own, and so are whole groups of one line: their codes and scales are those
+/// that they have in the whole. So one that is too large for the memory is quantised in parts (stream/quantize.hpp).
 Expected<QuantizedTensor> quantize(std::span<const std::byte> bytes, const Format& source,
                                    std::span<const uint64> shape, std::size_t axis,
                                    const QuantizeOptions& options = {});
