@@ -1,6 +1,5 @@
 #include "common.hpp"
 
-#include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -238,16 +237,6 @@ std::string TextTable::text(std::span<const std::size_t> right_aligned, std::str
   return out;
 }
 
-Expected<std::string> sha256(std::span<const std::byte> bytes) {
-  std::array<unsigned char, 32> digest{};
-  unsigned size = 0;
-  if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr) != 1 ||
-      size != digest.size()) {
-    return Error{"SHA-256: the cryptographic library refused it"};
-  }
-  return fmt::format("{:02x}", fmt::join(digest, ""));
-}
-
 Expected<void> check_output(const std::string& path, std::span<const std::string> inputs) {
   for (const std::string& text : inputs) {
     const std::string input = array_path(text);
@@ -263,6 +252,10 @@ Expected<void> check_output(const std::string& path, std::span<const std::string
     return Error{fmt::format("{}: standard output goes there, with the results in text", path)};
   }
   return {};
+}
+
+void note_bf16(const Console& console, const Format& format) {
+  if (format.type == DataType::bf16) console.note("NumPy has no bfloat16; the array is uint16 with the BF16 bits");
 }
 
 Expected<OutputFile> create_output(const std::string& path, std::span<const std::string> inputs) {

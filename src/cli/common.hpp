@@ -134,13 +134,12 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// SHA-256 in hexadecimal.
-Expected<std::string> sha256(std::span<const std::byte> bytes);
-
 // ---- Files
 
 /// Errors: one of the inputs is the same file, or standard output goes there. Inputs may be FILE:DTYPE:SHAPE.
 Expected<void> check_output(const std::string& path, std::span<const std::string> inputs);
+/// Says where the bits of BF16 are, if the array that is written has them.
+void note_bf16(const Console& console, const Format& format);
 /// Starts an output file that passes check_output().
 Expected<OutputFile> create_output(const std::string& path, std::span<const std::string> inputs);
 

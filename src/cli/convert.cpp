@@ -1,4 +1,4 @@
-// bitcube convert: values through the conversion of TCVT, one lane each.
+// bitcube convert: values, or an array in a file, through the conversion of TCVT, one lane each.
 #include <unistd.h>
 #include <algorithm>
 
@@ -10,6 +10,7 @@
 #include "bitcube/numeric/convert.hpp"
 #include "bitcube/numeric/exact_code.hpp"
 #include "bitcube/numeric/real_text.hpp"
+#include "bitcube/stream/convert.hpp"
 #include "commands.hpp"
 
 namespace bitcube::cli {
@@ -27,11 +28,13 @@ constexpr char kMark = ' ';  // before a negative number that CLI11 must leave a
 
 struct Options {
   std::string to;
-  std::string from{kReal};
+  std::string from;  // empty: kReal, or of a file what its dtype says
   std::string round;
   std::string profile{pto_profile.name};
   bool saturate = false;
   std::vector<std::string> values;
+  std::string output;  // then the only value is a file
+  unsigned threads = 0;
 };
 
 /// What is done to every value.
@@ -65,16 +68,13 @@ Expected<void> check_pair(const Format* source, const Format& destination) {
                            source == nullptr ? "a real" : source->name, destination.name, fmt::join(legal, ", "))};
 }
 
-Expected<Conversion> prepare(const Options& options) {
+/// `from` is nullptr for exact reals.
+Expected<Conversion> prepare(const Options& options, const Format* from) {
   Conversion out;
+  out.from = from;
   const auto to = look_up_format("--to", options.to);
   if (!to) return to.error();
   out.to = *to;
-  if (!equal_ignoring_case(options.from, kReal)) {
-    const auto from = look_up_format("--from", options.from);
-    if (!from) return from.error();
-    out.from = *from;
-  }
   const auto profile = look_up("--profile", options.profile, conversion_profiles, find_conversion_profile);
   if (!profile) return profile.error();
   const auto rounding = look_up_rounding("--round", options.round);
@@ -196,12 +196,114 @@ Json rows_json(const Conversion& conversion, const std::vector<Row>& rows) {
   return list;
 }
 
+struct NativeType {
+  DType dtype;
+  DataType type;
+};
+/// What the elements of a file are where no --from says otherwise.
+constexpr std::array native_types{NativeType{DType::kF64, DataType::fp64}, NativeType{DType::kF32, DataType::fp32},
+                                  NativeType{DType::kF16, DataType::fp16}, NativeType{DType::kBF16, DataType::bf16},
+                                  NativeType{DType::kI64, DataType::s64},  NativeType{DType::kI32, DataType::s32},
+                                  NativeType{DType::kI16, DataType::s16},  NativeType{DType::kI8, DataType::s8},
+                                  NativeType{DType::kU64, DataType::u64},  NativeType{DType::kU32, DataType::u32},
+                                  NativeType{DType::kU16, DataType::u16},  NativeType{DType::kU8, DataType::u8}};
+
+Expected<const Format*> element_format(const Options& options, const std::string& input, DType dtype) {
+  if (equal_ignoring_case(options.from, kReal)) {
+    return Error{"--from: real is for values on the command line; the elements of a file have a format"};
+  }
+  if (!options.from.empty()) {
+    auto format = look_up_format("--from", options.from);
+    if (!format || (*format)->carrier_bits == 8 * dtype_size(dtype)) return format;
+    return Error{fmt::format("--from: {}: {} elements have {} bits, but a lane of {} has {} in memory", input,
+                             dtype_name(dtype), 8 * dtype_size(dtype), (*format)->name, (*format)->carrier_bits)};
+  }
+  for (const NativeType& native : native_types) {
+    if (native.dtype == dtype) return &format_of(native.type);
+  }
+  return Error{fmt::format("{}: what {} elements are must be said with --from", input, dtype_name(dtype))};
+}
+
+/// convert FILE -o FILE.
+Expected<Exit> run_file(const Options& options, const Console& console) {
+  if (options.values.size() != 1) {
+    return Error{fmt::format("-o: converts one file, but there are {} arguments; without -o they are values",
+                             options.values.size())};
+  }
+  std::string input = options.values.front();
+  if (input.starts_with(kMark)) input.erase(0, 1);
+  const auto array = read_array(input);
+  if (!array) return array.error();
+  const auto from = element_format(options, input, array->dtype);
+  if (!from) return from.error();
+  const auto conversion = prepare(options, *from);
+  if (!conversion) return conversion.error();
+  const Format& to = *conversion->to;
+  auto output = create_output(options.output, {&input, 1});
+  if (!output) return output.error();
+  if (array->dtype == DType::kU16 && options.from.empty()) {
+    console.note(fmt::format("{}: uint16 elements are read as U16 integers; for bits of BF16 give --from bf16", input));
+  }
+  if (!conversion->note.empty()) console.note(conversion->note);
+
+  const Stopwatch clock;
+  ProgressBar bar("convert");
+  const auto result = stream::convert(*array, **from, to, conversion->control, *output,
+                                      {.threads = options.threads, .progress = bar.callback()});
+  if (!result) return result.error();
+  const double seconds = clock.seconds();
+  note_bf16(console, to);
+
+  const EncodeControl& control = conversion->control;
+  const std::string_view dtype = dtype_name(array_dtype(to));
+  Expected<void> printed;
+  if (console.json()) {
+    Json json{{"input", input}, {"output", options.output}, {"shape", array->shape}, {"count", result->count}};
+    json["from"] = (*from)->name;
+    json["to"] = to.name;
+    json["dtype"] = dtype;
+    json["rounding"] = name_of(control.rounding);
+    json["saturate"] = control.saturate;
+    json["profile"] = control.profile->name;
+    if (!conversion->note.empty()) json["note"] = conversion->note;
+    json["flags"] = flags_json(result->flags);
+    json["sha256"] = result->sha256;
+    json["seconds"] = seconds;
+    printed = console.print_json(json);
+  } else {
+    TextTable table;
+    table.add({"input", fmt::format("{}  {}  {} ({})", input, shape_text(array->shape), (*from)->name,
+                                    dtype_name(array->dtype))});
+    table.add(
+        {"output", fmt::format("{}  {} ({}), {}{}, profile {}", options.output, to.name, dtype,
+                               name_of(control.rounding), control.saturate ? ", sat" : "", control.profile->name)});
+    table.add({"elements", fmt::format("{}", result->count)});
+    table.add({"flags", flags_text(result->flags)});
+    table.add({"sha256", result->sha256});
+    table.add({"time", fmt::format("{:.3f} s", seconds)});
+    printed = console.print(table.text());
+  }
+  if (!printed) return printed.error();
+  if (auto done = output->commit(); !done) return done.error();
+  return Exit::success;
+}
+
 Expected<Exit> run(const Options& options, const Console& console) {
-  const auto conversion = prepare(options);
+  if (!options.output.empty()) return run_file(options, console);
+  const Format* from = nullptr;
+  if (!options.from.empty() && !equal_ignoring_case(options.from, kReal)) {
+    const auto found = look_up_format("--from", options.from);
+    if (!found) return found.error();
+    from = *found;
+  }
+  const auto conversion = prepare(options, from);
   if (!conversion) return conversion.error();
   std::vector<Row> rows;
   const auto add = [&](const std::string& text) -> Expected<void> {
     auto row = convert_text(*conversion, text);
+    if (!row && (text.ends_with(".npy") || parse_raw_array(text))) {
+      return Error{row.error().message + "; to convert a file, say with -o where the result goes"};
+    }
     if (!row) return row.error();
     rows.push_back(std::move(*row));
     return {};
@@ -244,12 +346,14 @@ void mark_negative_values(std::vector<std::string>& arguments) {
 }
 
 void add_convert(CLI::App& root, const Console& console, Action& action) {
-  CLI::App& command = *root.add_subcommand("convert", "Convert values between number formats");
+  CLI::App& command = *root.add_subcommand("convert", "Convert values, or an array in a file, between number formats");
   const auto options = std::make_shared<Options>();
   command.add_option("--to", options->to, "Destination format; bitcube formats lists them")
       ->type_name("TYPE")
       ->required();
-  command.add_option("--from", options->from, "Source format; default: real, an exact real number, rounded once")
+  command
+      .add_option("--from", options->from,
+                  "Source format; default: real, an exact real number, rounded once; of a file: what its dtype says")
       ->type_name("TYPE|real");
   command.add_option("--round", options->round, "Rounding; default: RTZ from float to integer, otherwise RNE")
       ->type_name(choices(roundings));
@@ -259,14 +363,22 @@ void add_convert(CLI::App& root, const Console& console, Action& action) {
   command
       .add_option("VALUE", options->values,
                   "1.0625, -0x1.8p-3, inf, nan; with --from TYPE also 0x3F88, the bits; - reads standard input, a "
-                  "value per line")
+                  "value per line; with -o one file: IN.npy, or IN.bin:DTYPE:SHAPE")
       ->required();
+  command
+      .add_option("-o,--output", options->output,
+                  "Convert a file into this one, an element per lane: float, intN or uintN of the width of TYPE; bf16 "
+                  "is stored as uint16, codes as uint8")
+      ->type_name("OUT.npy");
+  add_threads(command, options->threads);
   add_json(command);
   add_examples(command,
                "  bitcube convert --to e4m3 1.0625 -0x1.8p-3 inf\n"
                "  bitcube convert --to e4m3 --from fp32 0x3F880000\n"
                "  bitcube convert --to s8 --round rhb --sat 2.5 -2.5 300\n"
-               "  seq 0 0.1 2 | bitcube convert --to e2m1 --json -");
+               "  seq 0 0.1 2 | bitcube convert --to e2m1 --json -\n"
+               "  bitcube convert W.npy --to e4m3 --sat -o W8.npy\n"
+               "  bitcube convert W8.npy --from e4m3 --to fp16 -o W16.npy");
   command.callback([=, &console, &action] { action = [=, &console] { return run(*options, console); }; });
 }
 

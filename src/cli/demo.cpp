@@ -6,6 +6,7 @@
 
 #include "bitcube/cube/matrix_operand.hpp"
 #include "bitcube/cube/postprocess_matrix.hpp"
+#include "bitcube/io/sha256.hpp"
 #include "bitcube/quantize/convert_array.hpp"
 #include "commands.hpp"
 

@@ -2,8 +2,7 @@
 #include <array>
 #include <utility>
 
-#include "bitcube/io/packed.hpp"
-#include "bitcube/quantize/tensor.hpp"
+#include "bitcube/stream/quantize.hpp"
 #include "commands.hpp"
 
 namespace bitcube::cli {
@@ -21,13 +20,8 @@ struct Options {
 struct Destination {
   std::string_view name;
   const Format* format;
-  DType dtype;
 };
-/// NumPy has no BF16: its bits go into uint16, which bitcube quantize reads as BF16.
-constexpr std::array<Destination, 4> destinations{{{"fp32", &fp32, DType::kF32},
-                                                   {"fp16", &fp16, DType::kF16},
-                                                   {"bf16", &bf16, DType::kU16},
-                                                   {"fp64", &fp64, DType::kF64}}};
+constexpr std::array<Destination, 4> destinations{{{"fp32", &fp32}, {"fp16", &fp16}, {"bf16", &bf16}, {"fp64", &fp64}}};
 
 const Destination* find_destination(std::string_view name) {
   for (const Destination& d : destinations) {
@@ -41,40 +35,41 @@ Expected<Exit> run(const Options& options, const Console& console) {
   if (!destination) return destination.error();
   const auto rounding = look_up_rounding("--round", options.round);
   if (!rounding) return rounding.error();
-  const auto tensor = load_packed(options.input, options.name);
+  const auto tensor = PackedReader::open(options.input, options.name);
   if (!tensor) return tensor.error();
   auto output = create_output(options.output, {&options.input, 1});
   if (!output) return output.error();
   const Stopwatch clock;
   const Format& to = *(*destination)->format;
   const Rounding mode = rounding->value_or(Rounding::rne);
-  const auto values = dequantize(*tensor, to, mode, {.threads = options.threads});
-  if (!values) return values.error();
+  ProgressBar bar("dequantize");
+  const auto flags =
+      stream::dequantize(*tensor, to, mode, *output, {.threads = options.threads, .progress = bar.callback()});
+  if (!flags) return flags.error();
   const double seconds = clock.seconds();
-  if (auto written = write_array(*output, (*destination)->dtype, tensor->shape, values->bytes); !written) {
-    return written.error();
-  }
+  const QuantizedTensor& description = tensor->description();
 
-  if (to.type == DataType::bf16) console.note("NumPy has no bfloat16; the array is uint16 with the BF16 bits");
-  const std::string_view dtype = dtype_name((*destination)->dtype);
+  note_bf16(console, to);
+  const std::string_view dtype = dtype_name(array_dtype(to));
   Expected<void> printed;
   if (console.json()) {
     Json json;
     json["input"] = options.input;
     json["output"] = options.output;
-    json["format"] = tensor->format->name;
-    json["shape"] = tensor->shape;
+    json["format"] = description.format->name;
+    json["shape"] = description.shape;
     json["type"] = to.name;
     json["dtype"] = dtype;
     json["rounding"] = name_of(mode);
-    json["flags"] = flags_json(values->flags);
+    json["flags"] = flags_json(*flags);
     json["seconds"] = seconds;
     printed = console.print_json(json);
   } else {
     TextTable table;
-    table.add({"input", fmt::format("{}  {}  {}", options.input, shape_text(tensor->shape), tensor->format->name)});
+    table.add(
+        {"input", fmt::format("{}  {}  {}", options.input, shape_text(description.shape), description.format->name)});
     table.add({"output", fmt::format("{}  {} ({}), {}", options.output, to.name, dtype, name_of(mode))});
-    table.add({"flags", flags_text(values->flags)});
+    table.add({"flags", flags_text(*flags)});
     table.add({"time", fmt::format("{:.3f} s", seconds)});
     printed = console.print(table.text());
   }

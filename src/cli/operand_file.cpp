@@ -191,10 +191,9 @@ Expected<std::vector<std::uint32_t>> load_accumulators(std::string_view option, 
     for (const auto& shape : shapes) accepted += fmt::format("{}{}", accepted.empty() ? "" : " or ", shape_text(shape));
     return Error{fmt::format("{}: {}: {}, but it must be {}", option, path, shape_text(array->shape), accepted)};
   }
-  const std::span<const std::byte> bytes = array->payload();
-  std::vector<std::uint32_t> words(bytes.size() / sizeof(std::uint32_t));
-  for (std::size_t i = 0; i < words.size(); ++i)
-    words[i] = static_cast<std::uint32_t>(load_word(bytes.data() + 4 * i, 4));
+  // Read, not copied from the mapping, whose pages would count as memory as well.
+  std::vector<std::uint32_t> words(array->payload().size() / sizeof(std::uint32_t));
+  if (auto read = array->file.read(array->offset, std::as_writable_bytes(std::span(words))); !read) return read.error();
   return words;
 }
 

@@ -2,34 +2,9 @@
 
 #include <utility>
 
+#include "bitcube/io/sha256.hpp"
+
 namespace bitcube::cli {
-
-namespace {
-
-/// The elements of a result as a .npy file has them. S4X2 lanes are sign-extended, one per element, unless packed.
-DType result_dtype(const Format& f) {
-  switch (f.type) {
-    case DataType::fp32:
-      return DType::kF32;
-    case DataType::fp16:
-      return DType::kF16;
-    case DataType::s32:
-      return DType::kI32;
-    case DataType::u32:
-      return DType::kU32;
-    case DataType::bf16:
-      return DType::kU16;
-    case DataType::s16:
-      return DType::kI16;
-    case DataType::s8:
-    case DataType::s4x2:
-      return DType::kI8;
-    default:
-      return DType::kU8;
-  }
-}
-
-}  // namespace
 
 Expected<PostprocessRun> PostprocessRun::prepare(const PostprocessArguments& arguments, const std::string& output,
                                                  std::vector<std::string> inputs, const Format& accumulator,
@@ -73,12 +48,17 @@ Expected<void> PostprocessRun::run(const Accumulators& accumulators, const Execu
   if (!result) return result.error();
   result_ = std::move(*result);
 
-  std::vector<std::uint8_t> d = packed_ ? packed_rows(result_) : result_.d;
-  dtype_ = packed_ ? DType::kU8 : result_dtype(*result_.format);
-  if (result_.format->type == DataType::s4x2 && !packed_) {
-    for (std::uint8_t& lane : d) lane = static_cast<std::uint8_t>(sign_extend(lane, 4));
+  // Another copy of D only where the file has another form than the result.
+  std::vector<std::uint8_t> other;
+  const bool extended = result_.format->type == DataType::s4x2 && !packed_;
+  if (packed_) other = packed_rows(result_);
+  if (extended) {
+    other = result_.d;
+    for (std::uint8_t& lane : other) lane = static_cast<std::uint8_t>(sign_extend(lane, 4));
   }
-  const DType auxiliary = result_dtype(*result_.accumulator);
+  const std::vector<std::uint8_t>& d = packed_ || extended ? other : result_.d;
+  dtype_ = packed_ ? DType::kU8 : array_dtype(*result_.format);
+  const DType auxiliary = array_dtype(*result_.accumulator);
   for (File& file : files_) {
     Expected<void> filled;
     if (file.what == "d") {

@@ -5,10 +5,8 @@
 #include <iterator>
 #include <utility>
 
-#include "bitcube/io/goldens.hpp"
-#include "bitcube/io/packed.hpp"
 #include "bitcube/quantize/convert_array.hpp"
-#include "bitcube/quantize/tensor.hpp"
+#include "bitcube/stream/quantize.hpp"
 #include "commands.hpp"
 
 namespace bitcube::cli {
@@ -31,11 +29,9 @@ struct Options {
 };
 
 /// The array as it is quantised.
-struct Source {
-  const Format* format = nullptr;
-  std::string remark;  // how the elements were read
-  std::span<const std::byte> bytes;
-  std::vector<std::byte> converted;  // what `bytes` refers to after a conversion
+struct Input {
+  stream::Source source;
+  std::string remark;  // how the elements are read
 };
 
 /// What the elements of an array are; nullptr for a dtype that is not accepted.
@@ -59,10 +55,10 @@ bool holds_codes(DType dtype) {
   return dtype == DType::kU8 || dtype == DType::kU16 || dtype == DType::kU32 || dtype == DType::kU64;
 }
 
-Expected<Source> read_source(const NpyArray& array, const Options& options) {
-  Source out;
-  out.bytes = array.payload();
-  out.format = element_format(array.dtype);
+Expected<Input> describe_input(const NpyArray& array, const Options& options) {
+  Input out;
+  out.source.array = &array;
+  const Format* native = element_format(array.dtype);
   const Format* wanted = nullptr;
   if (!options.source_type.empty()) {
     const auto found = look_up_format("--source-type", options.source_type);
@@ -77,11 +73,12 @@ Expected<Source> read_source(const NpyArray& array, const Options& options) {
       return Error{fmt::format("--source-type: {} elements have {} bits, but codes of {} have {}",
                                dtype_name(array.dtype), 8 * array.element_size(), wanted->name, wanted->carrier_bits)};
     }
-    out.format = wanted;
+    out.source.stored = wanted;
     out.remark = fmt::format("{}, read as {} bits", dtype_name(array.dtype), wanted->name);
     return out;
   }
-  if (out.format == nullptr) {
+  out.source.stored = native;
+  if (native == nullptr) {
     return Error{
         fmt::format("{}: {} elements; accepted are float16, float32, float64, bfloat16, uint16 (bits of BF16), "
                     "or unsigned codes with --source-type",
@@ -89,14 +86,19 @@ Expected<Source> read_source(const NpyArray& array, const Options& options) {
   }
   out.remark = holds_codes(array.dtype) ? fmt::format("{}, read as BF16 bits", dtype_name(array.dtype))
                                         : std::string(dtype_name(array.dtype));
-  if (wanted == nullptr || wanted == out.format) return out;
-  auto converted = convert_array(out.bytes, *out.format, *wanted, {}, {.threads = options.threads});
-  if (!converted) return Error{"--source-type: " + converted.error().message};
-  out.remark += fmt::format(", rounded to {} (RNE, flags {})", wanted->name, flags_text(converted->flags));
-  out.format = wanted;
-  out.converted = std::move(converted->words);
-  out.bytes = out.converted;
+  if (wanted == nullptr || wanted == native) return out;
+  if (const auto legal = convert_array({}, *native, *wanted); !legal) {
+    return Error{"--source-type: " + legal.error().message};
+  }
+  out.source.rounded = wanted;
   return out;
+}
+
+/// How the elements were read, once it is known which flags that has raised.
+std::string remark_of(const Input& input, const stream::Quantized& result) {
+  if (input.source.rounded == nullptr) return input.remark;
+  return fmt::format("{}, rounded to {} (RNE, flags {})", input.remark, input.source.rounded->name,
+                     flags_text(result.rounding_flags));
 }
 
 Expected<QuantizeOptions> resolve(const Options& options) {
@@ -150,8 +152,9 @@ std::string choices_of(const QuantizedTensor& t) {
   return text;
 }
 
-std::string report_text(const Options& options, const Source& source, const QuantizedTensor& t,
-                        const ErrorReport& error, double seconds) {
+std::string report_text(const Options& options, const Input& input, const stream::Quantized& result, double seconds) {
+  const QuantizedTensor& t = result.description;
+  const ErrorReport& error = result.error;
   Lines lines;
   lines_of(t.shape, t.axis, lines);
   const BlockFormat& f = *t.format;
@@ -159,15 +162,15 @@ std::string report_text(const Options& options, const Source& source, const Quan
   const uint64 rest = lines.length % f.group;
   std::string group_text = fmt::format("{} of {} lanes", groups, f.group);
   if (rest != 0) group_text += fmt::format(", the last of each line {}", rest);
-  const auto bytes = t.codes.size() + t.scales.size();
-  std::string bytes_text = fmt::format("{}: codes {}, scales {}", bytes, t.codes.size(), t.scales.size());
+  const auto bytes = result.code_bytes + result.scale_bytes;
+  std::string bytes_text = fmt::format("{}: codes {}, scales {}", bytes, result.code_bytes, result.scale_bytes);
   if (error.lanes != 0) {
     bytes_text +=
         fmt::format("; {:.3f} bits per element", static_cast<double>(bytes) * 8 / static_cast<double>(error.lanes));
   }
   TextTable table;
-  table.add({"input",
-             fmt::format("{}  {}  {} ({})", options.input, shape_text(t.shape), source.format->name, source.remark)});
+  table.add({"input", fmt::format("{}  {}  {} ({})", options.input, shape_text(t.shape), t.source->name,
+                                  remark_of(input, result))});
   table.add({"output", fmt::format("{}  {}, {}, axis {}", options.output, f.name, choices_of(t), t.axis)});
   table.add({"groups", group_text});
   table.add({"bytes", bytes_text});
@@ -184,13 +187,14 @@ std::string report_text(const Options& options, const Source& source, const Quan
   return table.text();
 }
 
-Json report_json(const Options& options, const Source& source, const QuantizedTensor& t, const ErrorReport& error,
-                 double seconds) {
+Json report_json(const Options& options, const Input& input, const stream::Quantized& result, double seconds) {
+  const QuantizedTensor& t = result.description;
+  const ErrorReport& error = result.error;
   Lines lines;
   lines_of(t.shape, t.axis, lines);
   Json json{{"input", options.input}, {"output", options.output}, {"name", options.name}, {"shape", t.shape}};
-  json["source"] = source.format->name;
-  json["source_remark"] = source.remark;
+  json["source"] = t.source->name;
+  json["source_remark"] = remark_of(input, result);
   json["format"] = t.format->name;
   if (t.profile != nullptr) json["profile"] = t.profile->name;
   if (t.scale_rule != nullptr) json["scale_rule"] = t.scale_rule->name;
@@ -199,7 +203,7 @@ Json report_json(const Options& options, const Source& source, const QuantizedTe
   json["axis"] = t.axis;
   json["groups"] = lines.count * t.format->groups(lines.length);
   json["group"] = t.format->group;
-  json["bytes"] = {{"codes", t.codes.size()}, {"scales", t.scales.size()}};
+  json["bytes"] = {{"codes", result.code_bytes}, {"scales", result.scale_bytes}};
   json["error"] = {{"lanes", error.lanes},
                    {"non_zero", error.non_zero},
                    {"non_finite", error.non_finite},
@@ -222,37 +226,37 @@ Expected<Exit> run(Options options, const Console& console) {
   if (!axis) return axis.error();
   auto output = create_output(options.output, {&options.input, 1});
   if (!output) return output.error();
-  const auto source = read_source(*array, options);
-  if (!source) return source.error();
+  const auto input = describe_input(*array, options);
+  if (!input) return input.error();
+  std::optional<GoldenWriter> goldens;
   if (!options.goldens.empty()) {
     const std::array<std::string, 2> others{options.input, options.output};
     for (const auto& path : golden_paths(options.goldens, options.maxima)) {
       if (auto ok = check_output(path.string(), others); !ok) return Error{"--goldens: " + ok.error().message};
     }
+    auto created = GoldenWriter::create(options.goldens, options.maxima);
+    if (!created) return created.error();
+    goldens = std::move(*created);
   }
+  if (options.name.empty()) options.name = std::filesystem::path(array_path(options.input)).stem().string();
 
   const Stopwatch clock;
   ProgressBar bar("quantize");
   quantize_options->execution = {.threads = options.threads, .progress = bar.callback()};
-  const auto tensor = quantize(source->bytes, *source->format, array->shape, *axis, *quantize_options);
-  if (!tensor) return tensor.error();
+  const auto result =
+      stream::quantize(input->source, *axis, *quantize_options, options.name, *output, goldens ? &*goldens : nullptr);
+  if (!result) return result.error();
   const double seconds = clock.seconds();
-  const auto error = measure(source->bytes, *tensor, {.threads = options.threads});
-  if (!error) return error.error();
 
-  if (options.name.empty()) options.name = std::filesystem::path(array_path(options.input)).stem().string();
-  const PackedTensor packed{options.name, &*tensor};
-  if (auto written = write_packed(*output, {&packed, 1}); !written) return written.error();
   std::vector<OutputFile> files;
   files.push_back(std::move(*output));
-  if (!options.goldens.empty()) {
-    auto goldens = options.maxima ? write_goldens(options.goldens, *tensor, source->bytes)
-                                  : write_goldens(options.goldens, *tensor);
-    if (!goldens) return goldens.error();
-    std::move(goldens->begin(), goldens->end(), std::back_inserter(files));
+  if (goldens) {
+    auto complete = goldens->take();
+    if (!complete) return complete.error();
+    std::move(complete->begin(), complete->end(), std::back_inserter(files));
   }
-  const auto printed = console.json() ? console.print_json(report_json(options, *source, *tensor, *error, seconds))
-                                      : console.print(report_text(options, *source, *tensor, *error, seconds));
+  const auto printed = console.json() ? console.print_json(report_json(options, *input, *result, seconds))
+                                      : console.print(report_text(options, *input, *result, seconds));
   if (!printed) return printed.error();
   std::vector<OutputFile*> all;
   all.reserve(files.size());

@@ -74,6 +74,36 @@ Expected<NpyArray> read_array(std::string_view text) {
   return NpyArray{raw->dtype, raw->shape, std::move(*file), 0};
 }
 
+DType array_dtype(const Format& format) noexcept {
+  const bool is_signed = format.kind == Kind::signed_integer;
+  switch (format.type) {
+    case DataType::fp64:
+      return DType::kF64;
+    case DataType::fp32:
+    case DataType::tf32:
+    case DataType::hf32:
+      return DType::kF32;
+    case DataType::fp16:
+      return DType::kF16;
+    default:
+      break;
+  }
+  switch (format.carrier_bits) {
+    case 64:
+      return is_signed ? DType::kI64 : DType::kU64;
+    case 32:
+      return is_signed ? DType::kI32 : DType::kU32;
+    case 16:
+      return is_signed ? DType::kI16 : DType::kU16;
+    default:
+      return is_signed ? DType::kI8 : DType::kU8;
+  }
+}
+
+Expected<void> begin_array(OutputFile& file, DType dtype, std::span<const std::uint64_t> shape) {
+  return is_raw_name(file.name()) ? Expected<void>() : begin_npy(file, dtype, shape);
+}
+
 Expected<void> write_array(OutputFile& file, DType dtype, std::span<const std::uint64_t> shape,
                            std::span<const std::byte> bytes) {
   return is_raw_name(file.name()) ? file.append(bytes) : write_npy(file, dtype, shape, bytes);

@@ -46,6 +46,7 @@ class Descriptor {
 
   bool is_open() const noexcept { return fd_ >= 0; }
   int get() const noexcept { return fd_; }
+  int release() noexcept { return std::exchange(fd_, -1); }
   /// Returns the error number or 0. After EINTR the descriptor is closed all the same, and nothing was lost.
   int close() noexcept {
     const int fd = std::exchange(fd_, -1);
@@ -91,11 +92,50 @@ Expected<Resolved> resolve(const std::string& name) {
   return system_error(name, ELOOP);
 }
 
-/// Reads until the end. Returns an error number, or 0 with `bytes` complete; EFBIG if there are more than `limit`.
-int read_stream(int fd, std::uint64_t limit, std::vector<std::byte>& bytes) {
-  std::size_t used = 0;
+/// Writes at the position of the descriptor, or at an offset. Returns an error number or 0.
+int write_all(int fd, std::span<const std::byte> bytes, std::optional<std::uint64_t> offset = {}) {
+  while (!bytes.empty()) {
+    const ssize_t count = offset ? ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(*offset))
+                                 : ::write(fd, bytes.data(), bytes.size());
+    if (count < 0) {
+      if (retry(fd, POLLOUT)) continue;
+      return errno;
+    }
+    if (count == 0) return EIO;  // a device that takes nothing: do not spin
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    if (offset) *offset += static_cast<std::uint64_t>(count);
+  }
+  return 0;
+}
+
+/// A file without a name that vanishes with its descriptor, or the error number.
+int open_unnamed(Descriptor& fd) {
+  std::error_code code;
+  const fs::path directory = fs::temp_directory_path(code);
+  if (code) return code.value();
+  fd = Descriptor(::open(directory.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600));
+  if (fd.is_open()) return 0;
+  std::string name = directory / ".bitcube-XXXXXX";  // not every file system knows O_TMPFILE
+  fd = Descriptor(::mkostemp(name.data(), O_CLOEXEC));
+  if (!fd.is_open()) return errno;
+  ::unlink(name.c_str());
+  return 0;
+}
+
+/// Reads until the end, into memory and from kMemoryLimit on into `spool`. Returns an error number, or 0 with all bytes
+/// in one of the two; EFBIG if there are more than `limit`.
+int read_stream(int fd, std::uint64_t limit, std::vector<std::byte>& bytes, Descriptor& spool, std::uint64_t& size) {
+  constexpr std::size_t kMemoryLimit = std::size_t{8} << 20;
+  std::size_t used = 0;  // of `bytes`
   while (true) {
-    if (used == bytes.size()) bytes.resize(std::max(kBufferSize, 2 * used));
+    if (used == kMemoryLimit) {
+      if (!spool.is_open()) {
+        if (const int code = open_unnamed(spool)) return code;
+      }
+      if (const int code = write_all(spool.get(), bytes)) return code;
+      used = 0;
+    }
+    if (used == bytes.size()) bytes.resize(std::clamp(2 * used, kBufferSize, kMemoryLimit));
     const ssize_t count = ::read(fd, bytes.data() + used, bytes.size() - used);
     if (count < 0) {
       if (retry(fd, POLLIN)) continue;
@@ -103,25 +143,15 @@ int read_stream(int fd, std::uint64_t limit, std::vector<std::byte>& bytes) {
     }
     if (count == 0) break;
     used += static_cast<std::size_t>(count);
-    if (used > limit) return EFBIG;
+    size += static_cast<std::uint64_t>(count);
+    if (size > limit) return EFBIG;
   }
   bytes.resize(used);
   bytes.shrink_to_fit();
-  return 0;
-}
-
-/// Returns an error number or 0.
-int write_all(int fd, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(fd, bytes.data(), bytes.size());
-    if (count < 0) {
-      if (retry(fd, POLLOUT)) continue;
-      return errno;
-    }
-    if (count == 0) return EIO;  // a device that takes nothing: do not spin
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-  }
-  return 0;
+  if (!spool.is_open()) return 0;
+  const int code = write_all(spool.get(), bytes);
+  std::vector<std::byte>().swap(bytes);
+  return code;
 }
 
 /// Returns an error number or 0. Pipes, terminals and some file systems cannot sync; there is nothing more to do there.
@@ -151,29 +181,33 @@ Expected<MappedFile> MappedFile::open(const fs::path& path, std::uint64_t stream
   // to the start of a file that somebody has read from.
   const Expected<Resolved> resolved = resolve(name);
   const bool inherited = resolved && resolved->descriptor;
-  const Descriptor fd(inherited ? ::fcntl(*resolved->descriptor, F_DUPFD_CLOEXEC, 0)
-                                : ::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  Descriptor fd(inherited ? ::fcntl(*resolved->descriptor, F_DUPFD_CLOEXEC, 0)
+                          : ::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
   struct stat status {};
   if (!fd.is_open() || ::fstat(fd.get(), &status) != 0) return system_error(name, errno);
   if (S_ISDIR(status.st_mode)) return is_directory(name);
 
   MappedFile file;
-  if (S_ISREG(status.st_mode) && ::lseek(fd.get(), 0, SEEK_CUR) == 0) {
-    const auto size = static_cast<std::size_t>(status.st_size);
-    const void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
-    if (address != MAP_FAILED) {
-      file.mapped_ = {static_cast<const std::byte*>(address), size};
-      return file;
-    }
+  file.name_ = name;
+  if (S_ISREG(status.st_mode) && ::lseek(fd.get(), 0, SEEK_CUR) == 0 &&
+      file.map(fd.get(), static_cast<std::uint64_t>(status.st_size))) {
+    fd.release();
+    return file;
   }
   // mmap refuses a regular file that is empty, or says so (/proc), or lies on a file system that cannot map.
   try {
-    const int code = read_stream(fd.get(), stream_limit, file.memory_);
+    Descriptor spool;
+    std::uint64_t size = 0;
+    const int code = read_stream(fd.get(), stream_limit, file.memory_, spool, size);
     if (code == EFBIG) {
       return Error{fmt::format("{}: not a file that can be mapped, and longer than {} bytes; save it to a file first",
                                name, stream_limit)};
     }
     if (code != 0) return system_error(name, code);
+    if (spool.is_open()) {
+      if (!file.map(spool.get(), size)) return system_error(name, errno);
+      spool.release();
+    }
   } catch (const std::bad_alloc&) {
     return system_error(name, ENOMEM);
   }
@@ -195,9 +229,43 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 MappedFile::~MappedFile() {
   // munmap takes a pointer to non-const, though it writes nothing.
   if (!mapped_.empty()) ::munmap(const_cast<std::byte*>(mapped_.data()), mapped_.size());
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Expected<void> MappedFile::read(std::uint64_t offset, std::span<std::byte> to) const {
+  if (fd_ < 0) {
+    std::copy_n(bytes().begin() + static_cast<std::ptrdiff_t>(offset), to.size(), to.begin());
+    return {};
+  }
+  while (!to.empty()) {
+    const ssize_t count = ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
+    if (count < 0) {
+      if (retry(fd_, POLLIN)) continue;
+      return system_error(name_, errno);
+    }
+    if (count == 0) {
+      return Error{
+          fmt::format("{}: byte {} is missing; the file had {} bytes when it was opened, and was cut short "
+                      "meanwhile",
+                      name_, offset, mapped_.size())};
+    }
+    offset += static_cast<std::uint64_t>(count);
+    to = to.subspan(static_cast<std::size_t>(count));
+  }
+  return {};
+}
+
+bool MappedFile::map(int fd, std::uint64_t size) noexcept {
+  const void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (address == MAP_FAILED) return false;
+  mapped_ = {static_cast<const std::byte*>(address), size};
+  fd_ = fd;
+  return true;
 }
 
 void MappedFile::swap(MappedFile& other) noexcept {
+  name_.swap(other.name_);
+  std::swap(fd_, other.fd_);
   std::swap(mapped_, other.mapped_);
   std::swap(memory_, other.memory_);
 }
@@ -215,7 +283,10 @@ struct OutputFile::Impl {
   std::optional<Owner> owner;  // that an existing target had
   Descriptor fd;
   std::vector<std::byte> buffer;
+  std::uint64_t buffered_from = 0;  // where the buffer belongs
   std::uint64_t size = 0;
+  Descriptor spool;              // what write_at() writes where the target takes bytes in order only
+  std::uint64_t spool_from = 0;  // bytes that the target had before
   std::optional<Error> failure;
 
   Impl() = default;
@@ -225,6 +296,7 @@ struct OutputFile::Impl {
 
   void discard() {
     fd.close();
+    spool.close();
     if (!temporary.empty()) ::unlink(temporary.c_str());
     temporary.clear();
   }
@@ -263,16 +335,41 @@ struct OutputFile::Impl {
     return {};
   }
 
+  /// Returns an error number or 0.
+  int write(std::uint64_t offset, std::span<const std::byte> bytes) {
+    if (spool.is_open()) return write_all(spool.get(), bytes, offset - spool_from);
+    if (!temporary.empty()) return write_all(fd.get(), bytes, offset);
+    return write_all(fd.get(), bytes);
+  }
+
   int flush() {
-    const int code = write_all(fd.get(), buffer);
+    const int code = write(buffered_from, buffer);
+    buffered_from += buffer.size();
     buffer.clear();
     return code;
+  }
+
+  /// Brings what write_at() has written to a target that takes bytes in order.
+  int copy_spool() {
+    std::vector<std::byte> piece(kBufferSize);
+    for (std::uint64_t offset = 0; offset < size - spool_from;) {
+      const ssize_t count = ::pread(spool.get(), piece.data(), piece.size(), static_cast<off_t>(offset));
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) return count < 0 ? errno : EIO;
+      const std::span bytes(piece.data(), static_cast<std::size_t>(count));
+      if (const int code = write_all(fd.get(), bytes)) return code;
+      offset += bytes.size();
+    }
+    return 0;
   }
 
   /// Everything short of the rename.
   Expected<void> finish() {
     if (auto open = check_open(); !open) return open;
     if (const int code = flush()) return fail(code);
+    if (spool.is_open()) {
+      if (const int code = copy_spool()) return fail(code);
+    }
     if (!temporary.empty()) {
       // Only root may give a file away; for others the new file is their own, as if they had deleted the old one.
       if (owner) {
@@ -336,11 +433,14 @@ Expected<OutputFile> OutputFile::create(const fs::path& path) {
 
 Expected<void> OutputFile::append(std::span<const std::byte> bytes) {
   if (auto open = impl_->check_open(); !open) return open;
-  if (impl_->buffer.size() + bytes.size() > kBufferSize) {
+  const bool continues = impl_->buffered_from + impl_->buffer.size() == impl_->size;
+  if (!continues || impl_->buffer.size() + bytes.size() > kBufferSize) {
     if (const int code = impl_->flush()) return impl_->fail(code);
+    impl_->buffered_from = impl_->size;
   }
   if (bytes.size() >= kBufferSize) {
-    if (const int code = write_all(impl_->fd.get(), bytes)) return impl_->fail(code);
+    if (const int code = impl_->write(impl_->size, bytes)) return impl_->fail(code);
+    impl_->buffered_from += bytes.size();
   } else {
     impl_->buffer.insert(impl_->buffer.end(), bytes.begin(), bytes.end());
   }
@@ -350,6 +450,37 @@ Expected<void> OutputFile::append(std::span<const std::byte> bytes) {
 
 Expected<void> OutputFile::append(std::string_view text) {
   return append(std::as_bytes(std::span(text)));
+}
+
+Expected<void> OutputFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+  Impl& impl = *impl_;
+  if (auto open = impl.check_open(); !open) return open;
+  if (impl.temporary.empty() && !impl.spool.is_open()) {
+    if (const int code = open_unnamed(impl.spool)) {
+      return impl.fail(
+          Error{fmt::format("{}: takes bytes in order only, and no temporary file can be made for them: {}", impl.name,
+                            std::generic_category().message(code))});
+    }
+    impl.spool_from = impl.buffered_from;
+  }
+  if (const int code = impl.flush()) return impl.fail(code);  // a later write to the same place counts
+  if (offset < impl.spool_from) {
+    return impl.fail(Error{fmt::format("{}: byte {} has been written, and cannot be changed", impl.name, offset)});
+  }
+  if (const int code = impl.write(offset, bytes)) return impl.fail(code);
+  impl.size = std::max(impl.size, offset + bytes.size());
+  return {};
+}
+
+Expected<void> OutputFile::reserve(std::uint64_t size) {
+  if (auto open = impl_->check_open(); !open) return open;
+  if (impl_->temporary.empty() || size == 0) return {};
+  // Where it is not supported, the writes will tell.
+  if (::fallocate(impl_->fd.get(), 0, 0, static_cast<off_t>(size)) != 0 &&
+      (errno == ENOSPC || errno == EFBIG || errno == EDQUOT)) {
+    return impl_->fail(errno);
+  }
+  return {};
 }
 
 Expected<void> OutputFile::commit() {

@@ -332,18 +332,26 @@ std::string npy_header(DType dtype, std::span<const std::uint64_t> shape) {
   return preamble(header, 2).value_or("");  // a shape of 2^32 characters does not exist
 }
 
-Expected<void> write_npy(OutputFile& file, DType dtype, std::span<const std::uint64_t> shape,
-                         std::span<const std::byte> bytes) {
+Expected<void> begin_npy(OutputFile& file, DType dtype, std::span<const std::uint64_t> shape) {
   if (shape.size() > kMaxDims) {
     return Error{fmt::format("{}: the shape has {} dimensions; .npy files have at most {}", file.name(), shape.size(),
                              kMaxDims)};
   }
+  if (!byte_count(shape, dtype_size(dtype))) {
+    return Error{fmt::format("{}: shape {} of {} takes more than 2^63 bytes", file.name(), shape_text(shape),
+                             dtype_name(dtype))};
+  }
+  return file.append(npy_header(dtype, shape));
+}
+
+Expected<void> write_npy(OutputFile& file, DType dtype, std::span<const std::uint64_t> shape,
+                         std::span<const std::byte> bytes) {
   const std::optional<std::uint64_t> size = byte_count(shape, dtype_size(dtype));
-  if (size != bytes.size()) {
+  if (shape.size() <= kMaxDims && size != bytes.size()) {
     return Error{fmt::format("{}: shape {} of {} takes {} bytes, but {} are given", file.name(), shape_text(shape),
                              dtype_name(dtype), size ? fmt::to_string(*size) : "more than 2^63", bytes.size())};
   }
-  if (auto appended = file.append(npy_header(dtype, shape)); !appended) return appended;
+  if (auto begun = begin_npy(file, dtype, shape); !begun) return begun;
   return file.append(bytes);
 }
 

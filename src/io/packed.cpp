@@ -244,93 +244,176 @@ void read_description(Entry& entry, QuantizedTensor& tensor, std::string& codes,
   entry.text("scales", scales);
 }
 
-/// Copies the bytes of one part, whose dtype and shape must be these.
-void read_part(Entry& entry, const Safetensors& file, const std::string& name, std::string_view dtype,
-               const std::vector<std::uint64_t>& shape, std::vector<std::byte>& bytes) {
-  if (entry.error()) return;
+/// The part of this name, whose dtype and shape must be these.
+const SafetensorsTensor* find_part(Entry& entry, const Safetensors& file, const std::string& name,
+                                   std::string_view dtype, const std::vector<std::uint64_t>& shape) {
+  if (entry.error()) return nullptr;
   const SafetensorsTensor* part = file.find(name);
   if (part == nullptr) {
     entry.fail(fmt::format("the file has no tensor {}", quote(name)));
   } else if (part->dtype != dtype || part->shape != shape) {
     entry.fail(fmt::format("tensor {} is {} of shape {}, but must be {} of shape {}", quote(name), part->dtype,
                            shape_text(part->shape), dtype, shape_text(shape)));
-  } else {
-    const std::span<const std::byte> stored = file.bytes(*part);
-    bytes.assign(stored.begin(), stored.end());
   }
+  return part;
 }
 
-/// Bits without meaning must be 0. Precondition: the sizes are right.
-void check_codes(Entry& entry, const QuantizedTensor& tensor, const std::string& name) {
+/// Bits without meaning must be 0. The codes are some of the tensor's, from `offset` on. Precondition: the sizes are
+/// right.
+void check_codes(Entry& entry, const QuantizedTensor& tensor, const std::string& name, std::uint64_t offset,
+                 std::span<const std::byte> codes) {
   const BlockFormat& format = *tensor.format;
   const std::uint64_t k = tensor.shape[tensor.axis];
   const std::uint64_t line_bytes = format.code_bytes(k);
   if (format.element->is_packed()) {
     if (k % 2 == 0) return;
-    for (std::size_t last = line_bytes - 1; last < tensor.codes.size(); last += line_bytes) {
-      if (std::to_integer<unsigned>(tensor.codes[last]) <= 0x0F) continue;
+    for (std::uint64_t last = line_bytes - 1 - offset % line_bytes; last < codes.size(); last += line_bytes) {
+      if (std::to_integer<unsigned>(codes[last]) <= 0x0F) continue;
       entry.fail(fmt::format("tensor {}: byte {} ends a line of {} lanes, so its high nibble must be 0", quote(name),
-                             last, k));
+                             offset + last, k));
       return;
     }
     return;
   }
   const uint64 used = low_mask(format.element->value_bits);
-  const auto bad = std::find_if(tensor.codes.begin(), tensor.codes.end(),
-                                [&](std::byte code) { return std::to_integer<uint64>(code) > used; });
-  if (bad == tensor.codes.end()) return;
+  const auto bad =
+      std::find_if(codes.begin(), codes.end(), [&](std::byte code) { return std::to_integer<uint64>(code) > used; });
+  if (bad == codes.end()) return;
   entry.fail(fmt::format("tensor {}: byte {} is {:02X}, but codes of {} have {} bits", quote(name),
-                         bad - tensor.codes.begin(), std::to_integer<unsigned>(*bad), format.element->name,
-                         format.element->value_bits));
+                         offset + static_cast<std::uint64_t>(bad - codes.begin()), std::to_integer<unsigned>(*bad),
+                         format.element->name, format.element->value_bits));
 }
 
-Expected<QuantizedTensor> load(const Json& json, const Safetensors& file, const std::string& where) {
+/// Whether check_codes() has anything to find.
+bool has_idle_bits(const QuantizedTensor& tensor) noexcept {
+  const Format& element = *tensor.format->element;
+  return element.is_packed() ? tensor.shape[tensor.axis] % 2 != 0 : element.value_bits < 8;
+}
+
+/// A tensor and where its bytes are.
+struct Located {
+  QuantizedTensor description;
+  const SafetensorsTensor* codes = nullptr;
+  const SafetensorsTensor* scales = nullptr;
+  std::string where;  // for messages
+
+  /// Looks for bits that must be 0 in codes from `offset` on.
+  Expected<void> check(std::uint64_t offset, std::span<const std::byte> some) const {
+    const Json nothing = Json::object();
+    Entry entry(nothing, where);
+    check_codes(entry, description, codes->name, offset, some);
+    if (entry.error()) return *entry.error();
+    return {};
+  }
+};
+
+Expected<Located> locate(const Json& json, const Safetensors& file, const std::string& where) {
   Entry entry(json, where);
-  QuantizedTensor tensor;
+  Located out;
+  out.where = where;
+  QuantizedTensor& tensor = out.description;
   std::string codes;
   std::string scales;
   read_description(entry, tensor, codes, scales);
   if (entry.error()) return *entry.error();
   const BlockFormat& format = *tensor.format;
   const std::uint64_t k = tensor.shape[tensor.axis];
-  read_part(entry, file, codes, code_dtype(format), stored_shape(tensor.shape, tensor.axis, format.code_bytes(k)),
-            tensor.codes);
-  read_part(entry, file, scales, scale_dtype(format), stored_shape(tensor.shape, tensor.axis, format.groups(k)),
-            tensor.scales);
+  out.codes =
+      find_part(entry, file, codes, code_dtype(format), stored_shape(tensor.shape, tensor.axis, format.code_bytes(k)));
+  out.scales =
+      find_part(entry, file, scales, scale_dtype(format), stored_shape(tensor.shape, tensor.axis, format.groups(k)));
   if (entry.error()) return *entry.error();
-  if (const auto valid = validate(tensor); !valid) return Error{where + ": " + valid.error().message};
-  check_codes(entry, tensor, codes);
-  if (entry.error()) return *entry.error();
-  return tensor;
+  if (const auto valid = validate_description(tensor); !valid) return Error{where + ": " + valid.error().message};
+  return out;
+}
+
+/// The tensor of this name; an empty one names the only tensor of the file.
+Expected<Located> locate(const Safetensors& file, std::string_view file_name, std::string_view name) {
+  const Expected<Json> entries = description_of(file, file_name);
+  if (!entries) return entries.error();
+  const auto fail = [&](std::string_view message) {
+    std::string names;
+    for (const auto& item : entries->items()) names += (names.empty() ? "" : ", ") + quote(item.key());
+    return Error{fmt::format("{}: {} {}", file_name, message, names)};
+  };
+  if (name.empty() && entries->size() != 1) {
+    return fail(entries->empty() ? "it describes no quantised tensor" : "name one of its quantised tensors:");
+  }
+  const auto found = name.empty() ? entries->begin() : entries->find(std::string(name));
+  if (found == entries->end()) {
+    return fail(fmt::format("no quantised tensor {}; it has", quote(name)));
+  }
+  return locate(*found, file, fmt::format("{}: tensor {}", file_name, quote(found.key())));
+}
+
+/// What a file of packed tensors says of them.
+struct Contents {
+  SafetensorsMetadata metadata;
+  std::vector<SafetensorsTensor> tensors;  // codes and scales in turn, in place of begin and end their size
+};
+
+template <typename Validate>
+Expected<Contents> contents_of(std::string_view file_name, std::span<const PackedTensor> tensors,
+                               const Validate& check) {
+  Contents out;
+  Json entries = Json::object();
+  for (const PackedTensor& packed : tensors) {
+    const auto fail = [&](std::string_view message) {
+      return Error{fmt::format("{}: tensor {}: {}", file_name, quote(packed.name), message)};
+    };
+    if (packed.name.empty()) return fail("a packed tensor needs a name");
+    if (!is_utf8(packed.name)) return fail("its name is not UTF-8");
+    if (entries.contains(packed.name)) return fail("is given twice");
+    if (const auto valid = check(*packed.tensor); !valid) return fail(valid.error().message);
+    const QuantizedTensor& t = *packed.tensor;
+    Lines lines;
+    lines_of(t.shape, t.axis, lines);  // fits: it is valid
+    const std::uint64_t k = lines.length;
+    entries[packed.name] = describe(packed);
+    const auto part = [&](std::string_view suffix, std::string_view dtype, std::uint64_t words, std::uint64_t bytes) {
+      out.tensors.push_back({packed.name + std::string(suffix), std::string(dtype),
+                             stored_shape(t.shape, t.axis, words), 0, lines.count * bytes});
+    };
+    part(".codes", code_dtype(*t.format), t.format->code_bytes(k), t.format->code_bytes(k));
+    part(".scales", scale_dtype(*t.format), t.format->groups(k), t.format->groups(k) * t.format->scale_bytes());
+  }
+  Json description;
+  description["version"] = kVersion;
+  description["tensors"] = std::move(entries);
+  out.metadata.emplace_back(kKey, description.dump());
+  return out;
 }
 
 }  // namespace
 
 Expected<void> write_packed(OutputFile& file, std::span<const PackedTensor> tensors) {
-  SafetensorsMetadata metadata;
-  std::vector<SafetensorsSource> sources;
-  Json entries = Json::object();
-  for (const PackedTensor& packed : tensors) {
-    const auto fail = [&](std::string_view message) {
-      return Error{fmt::format("{}: tensor {}: {}", file.name(), quote(packed.name), message)};
-    };
-    if (packed.name.empty()) return fail("a packed tensor needs a name");
-    if (!is_utf8(packed.name)) return fail("its name is not UTF-8");
-    if (entries.contains(packed.name)) return fail("is given twice");
-    if (const auto valid = validate(*packed.tensor); !valid) return fail(valid.error().message);
-    const QuantizedTensor& t = *packed.tensor;
-    const std::uint64_t k = t.shape[t.axis];
-    entries[packed.name] = describe(packed);
-    sources.push_back({packed.name + ".codes", std::string(code_dtype(*t.format)),
-                       stored_shape(t.shape, t.axis, t.format->code_bytes(k)), t.codes});
-    sources.push_back({packed.name + ".scales", std::string(scale_dtype(*t.format)),
-                       stored_shape(t.shape, t.axis, t.format->groups(k)), t.scales});
+  const Expected<Contents> contents = contents_of(file.name(), tensors, validate);
+  if (!contents) return contents.error();
+  const Expected<SafetensorsPlan> plan = plan_safetensors(file.name(), contents->metadata, contents->tensors);
+  if (!plan) return plan.error();
+  if (auto appended = file.append(plan->header); !appended) return appended;
+  for (const std::size_t i : plan->order) {
+    const QuantizedTensor& t = *tensors[i / 2].tensor;
+    if (auto appended = file.append(i % 2 == 0 ? t.codes : t.scales); !appended) return appended;
   }
-  Json description;
-  description["version"] = kVersion;
-  description["tensors"] = std::move(entries);
-  metadata.emplace_back(kKey, description.dump());
-  return write_safetensors(file, metadata, sources);
+  return {};
+}
+
+Expected<PackedPlan> plan_packed(std::string_view file_name, std::string_view name,
+                                 const QuantizedTensor& description) {
+  const PackedTensor packed{std::string(name), &description};
+  const Expected<Contents> contents = contents_of(file_name, {&packed, 1}, validate_description);
+  if (!contents) return contents.error();
+  Expected<SafetensorsPlan> plan = plan_safetensors(file_name, contents->metadata, contents->tensors);
+  if (!plan) return plan.error();
+  PackedPlan out;
+  out.code_bytes = contents->tensors[0].size();
+  out.scale_bytes = contents->tensors[1].size();
+  const bool codes_first = plan->order[0] == 0;
+  out.codes = plan->header.size() + (codes_first ? 0 : out.scale_bytes);
+  out.scales = plan->header.size() + (codes_first ? out.code_bytes : 0);
+  out.header = std::move(plan->header);
+  return out;
 }
 
 Expected<void> save_packed(const std::filesystem::path& path, std::span<const PackedTensor> tensors) {
@@ -354,26 +437,40 @@ Expected<std::vector<std::string>> packed_names(const Safetensors& file, std::st
 }
 
 Expected<QuantizedTensor> load_packed(const Safetensors& file, std::string_view file_name, std::string_view name) {
-  const Expected<Json> entries = description_of(file, file_name);
-  if (!entries) return entries.error();
-  const auto fail = [&](std::string_view message) {
-    std::string names;
-    for (const auto& item : entries->items()) names += (names.empty() ? "" : ", ") + quote(item.key());
-    return Error{fmt::format("{}: {} {}", file_name, message, names)};
-  };
-  if (name.empty() && entries->size() != 1) {
-    return fail(entries->empty() ? "it describes no quantised tensor" : "name one of its quantised tensors:");
-  }
-  const auto found = name.empty() ? entries->begin() : entries->find(std::string(name));
-  if (found == entries->end()) {
-    return fail(fmt::format("no quantised tensor {}; it has", quote(name)));
-  }
-  const std::string where = fmt::format("{}: tensor {}", file_name, quote(found.key()));
+  Expected<Located> located = locate(file, file_name, name);
+  if (!located) return located.error();
+  QuantizedTensor& tensor = located->description;
   try {
-    return load(*found, file, where);
-  } catch (const std::bad_alloc&) {
-    return Error{where + ": no memory for its bytes"};
+    // Read, not copied from the mapping, whose pages would count as memory as well.
+    tensor.codes.resize(located->codes->size());
+    tensor.scales.resize(located->scales->size());
+  } catch (const std::exception&) {
+    return Error{located->where + ": no memory for its bytes"};
   }
+  if (auto read = file.read(*located->codes, 0, tensor.codes); !read) return read.error();
+  if (auto read = file.read(*located->scales, 0, tensor.scales); !read) return read.error();
+  if (auto ok = located->check(0, tensor.codes); !ok) return ok.error();
+  return std::move(tensor);
+}
+
+Expected<PackedReader> PackedReader::open(const std::filesystem::path& path, std::string_view name) {
+  Expected<Safetensors> file = read_safetensors(path);
+  if (!file) return file.error();
+  Expected<Located> located = locate(*file, path.string(), name);
+  if (!located) return located.error();
+  const std::uint64_t size = has_idle_bits(located->description) ? located->codes->size() : 0;
+  std::vector<std::byte> piece(std::min<std::uint64_t>(size, std::uint64_t{1} << 20));
+  for (std::uint64_t offset = 0; offset < size; offset += piece.size()) {
+    const std::span some = std::span(piece).first(std::min<std::uint64_t>(piece.size(), size - offset));
+    if (auto read = file->read(*located->codes, offset, some); !read) return read.error();
+    if (auto ok = located->check(offset, some); !ok) return ok.error();
+  }
+  PackedReader out;
+  out.description_ = std::move(located->description);
+  out.codes_ = located->codes;
+  out.scales_ = located->scales;
+  out.file_ = std::move(*file);
+  return out;
 }
 
 Expected<QuantizedTensor> load_packed(const std::filesystem::path& path, std::string_view name) {

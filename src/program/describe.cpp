@@ -1,11 +1,11 @@
 // Findings, faults and Tiles in words.
 #include <fmt/format.h>
 
+#include "bitcube/io/sha256.hpp"
 #include "bitcube/isa/codes.hpp"
 #include "bitcube/program/program.hpp"
 #include "bitcube/quantize/lines.hpp"
 #include "names.hpp"
-#include "verify/sha256.hpp"
 
 namespace bitcube::program {
 
@@ -67,9 +67,8 @@ std::vector<std::byte> element_bytes(const machine::Tile& tile) {
 }
 
 std::string element_digest(const machine::Tile& tile) {
-  verify::Sha256 digest;
-  digest.add(element_bytes(tile));
-  return digest.hex();
+  const auto digest = sha256(element_bytes(tile));
+  return digest ? *digest : std::string();
 }
 
 }  // namespace bitcube::program

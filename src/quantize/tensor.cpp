@@ -10,6 +10,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "guarded.hpp"
 #include "quantize/kernels/hif4.hpp"
@@ -523,7 +524,7 @@ class Dequantizer {
   std::byte* out_;
 };
 
-Expected<Geometry> validated_geometry(const QuantizedTensor& tensor) {
+Expected<Geometry> described_geometry(const QuantizedTensor& tensor) {
   const BlockFormat* format = tensor.format;
   if (format == nullptr) return Error{"quantised tensor: no block format"};
   if (tensor.source == nullptr) return Error{"quantised tensor: no source format"};
@@ -540,8 +541,13 @@ Expected<Geometry> validated_geometry(const QuantizedTensor& tensor) {
           fmt::format("tensor scale {:08X}: must be a finite FP32 word that is not negative", *tensor.tensor_scale)};
     }
   }
-  Expected<Geometry> g = geometry_of(*format, tensor.shape, tensor.axis);
+  return geometry_of(*format, tensor.shape, tensor.axis);
+}
+
+Expected<Geometry> validated_geometry(const QuantizedTensor& tensor) {
+  Expected<Geometry> g = described_geometry(tensor);
   if (!g) return g;
+  const BlockFormat* format = tensor.format;
   const auto check = [&](std::string_view what, uint64 has, uint64 needs) -> Expected<void> {
     if (has == needs) return {};
     return Error{fmt::format("{}: {} has {} bytes, but shape {} along axis {} needs {}", format->name, what, has,
@@ -573,7 +579,7 @@ Expected<Geometry> quantize_geometry(std::span<const std::byte> bytes, const For
     return Error{
         fmt::format("source {}: cannot be quantised; give a float of whole bytes, such as FP32 or BF16", source.name)};
   }
-  if (options.tensor_scale && !format.is_nvfp4()) {
+  if ((options.tensor_scale || options.given_scale) && !format.is_nvfp4()) {
     return Error{fmt::format("{}: only nvfp4 takes a tensor scale", format.name)};
   }
   const Expected<Geometry> geometry = geometry_of(format, shape, axis);
@@ -588,47 +594,31 @@ double to_double(const Real& x) noexcept {
   return x.negative ? -magnitude : magnitude;
 }
 
-struct Sums {
-  uint64 non_finite = 0;
-  uint64 non_zero = 0;
-  double relative = 0;
-  double max_relative = 0;
-  double max_absolute = 0;
-  double signal = 0;
-  double noise = 0;
-
-  void add(const Value& x, const Value& y) noexcept {
-    if (!x.is_finite() || !y.is_finite()) {
-      ++non_finite;
-      return;
+/// Adds the errors of groups [begin, end) to the sums, lane by lane.
+void add_groups(std::span<const std::byte> original, const QuantizedTensor& tensor, const Geometry& g, uint64 begin,
+                uint64 end, ErrorSums& sums) noexcept {
+  const Format& source = *tensor.source;
+  const std::size_t word_bytes = source.carrier_bits / 8U;
+  for (uint64 group = begin; group < end; ++group) {
+    const GroupReader lanes(tensor, g, group);
+    const GroupPosition& at = lanes.position();
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
+      const uint64 element = g.lines.element(at.line, at.first_lane + i);
+      sums.add(decode(source, load_word(original.data() + element * word_bytes, word_bytes)), lanes[i]);
     }
-    const double original = to_double(x.real);
-    const double error = std::abs(to_double(y.real) - original);
-    max_absolute = std::max(max_absolute, error);
-    signal += original * original;
-    noise += error * error;
-    if (original == 0) return;
-    ++non_zero;
-    const double ratio = error / std::abs(original);
-    relative += ratio;
-    max_relative = std::max(max_relative, ratio);
   }
-
-  void add(const Sums& other) noexcept {
-    non_finite += other.non_finite;
-    non_zero += other.non_zero;
-    relative += other.relative;
-    max_relative = std::max(max_relative, other.max_relative);
-    max_absolute = std::max(max_absolute, other.max_absolute);
-    signal += other.signal;
-    noise += other.noise;
-  }
-};
+}
 
 }  // namespace
 
 Expected<void> validate(const QuantizedTensor& tensor) {
   const Expected<Geometry> g = validated_geometry(tensor);
+  if (!g) return g.error();
+  return {};
+}
+
+Expected<void> validate_description(const QuantizedTensor& tensor) {
+  const Expected<Geometry> g = described_geometry(tensor);
   if (!g) return g.error();
   return {};
 }
@@ -657,13 +647,12 @@ Expected<QuantizedTensor> quantize(std::span<const std::byte> bytes, const Forma
                         .axis = axis,
                         .codes = std::vector<std::byte>(geometry->code_bytes),
                         .scales = std::vector<std::byte>(geometry->scale_bytes),
-                        .tensor_scale = {}};
+                        .tensor_scale = options.given_scale};
+    if (auto valid = validate(out); !valid) return valid.error();
     const LineRange all{0, geometry->lines.count};
     Quantizer quantizer(bytes, source, *geometry, options, all, out.codes.data(), out.scales.data());
-    if (options.tensor_scale) {
-      out.tensor_scale = nvfp4_tensor_scale(quantizer.amax());
-      quantizer.set_tensor_scale(*out.tensor_scale);
-    }
+    if (options.tensor_scale && !options.given_scale) out.tensor_scale = nvfp4_tensor_scale(quantizer.amax());
+    if (out.tensor_scale) quantizer.set_tensor_scale(*out.tensor_scale);
     quantizer.quantize();
     return out;
   };
@@ -675,7 +664,7 @@ Expected<void> quantize_lines(std::span<const std::byte> bytes, const Format& so
                               std::span<std::byte> codes, std::span<std::byte> scales) {
   const Expected<Geometry> geometry = quantize_geometry(bytes, source, shape, axis, options);
   if (!geometry) return geometry.error();
-  if (options.tensor_scale) return Error{"nvfp4: a tensor scale needs the whole tensor, not some of its lines"};
+  if (options.tensor_scale && !options.given_scale) return Error{"nvfp4: a tensor scale needs the whole tensor, not some of its lines"};
   const uint64 all = geometry->lines.count;
   if (first_line > all || lines > all - first_line) {
     return Error{fmt::format("lines {} to {}: shape {} along axis {} has {}", first_line, first_line + lines,
@@ -691,10 +680,24 @@ Expected<void> quantize_lines(std::span<const std::byte> bytes, const Format& so
   if (auto ok = check("scales", scales.size(), scale_bytes); !ok) return ok.error();
   const auto work = [&]() -> Expected<void> {
     const LineRange range{first_line, lines};
-    Quantizer(bytes, source, *geometry, options, range, codes.data(), scales.data()).quantize();
+    Quantizer quantizer(bytes, source, *geometry, options, range, codes.data(), scales.data());
+    if (options.given_scale) quantizer.set_tensor_scale(*options.given_scale);
+    quantizer.quantize();
     return {};
   };
   return guarded("quantise", work);
+}
+
+Expected<Real> largest_magnitude(std::span<const std::byte> words, const Format& source, const Execution& execution) {
+  if (!is_quantize_source(source)) return Error{fmt::format("source {}: is not a float of whole bytes", source.name)};
+  const QuantizeOptions options{.format = find_block_format("nvfp4"), .execution = execution};
+  const std::array<uint64, 1> shape{words.size() / (source.carrier_bits / 8U)};
+  const Expected<Geometry> geometry = quantize_geometry(words, source, shape, 0, options);
+  if (!geometry) return geometry.error();
+  return guarded("largest magnitude", [&]() -> Expected<Real> {
+    const LineRange all{0, geometry->lines.count};
+    return Quantizer(words, source, *geometry, options, all, nullptr, nullptr).amax();
+  });
 }
 
 Expected<Dequantized> dequantize(const QuantizedTensor& tensor, const Format& destination, Rounding rounding,
@@ -724,46 +727,89 @@ Expected<Dequantized> dequantize(const QuantizedTensor& tensor, const Format& de
   return guarded("dequantise", work);
 }
 
-Expected<ErrorReport> measure(std::span<const std::byte> original, const QuantizedTensor& tensor,
-                              const Execution& execution) {
-  const Expected<Geometry> g = validated_geometry(tensor);
+void ErrorSums::add(const Value& x, const Value& y) noexcept {
+  if (!x.is_finite() || !y.is_finite()) {
+    ++non_finite;
+    return;
+  }
+  const double original = to_double(x.real);
+  const double error = std::abs(to_double(y.real) - original);
+  max_absolute = std::max(max_absolute, error);
+  signal += original * original;
+  noise += error * error;
+  if (original == 0) return;
+  ++non_zero;
+  const double ratio = error / std::abs(original);
+  relative += ratio;
+  max_relative = std::max(max_relative, ratio);
+}
+
+void ErrorSums::add(const ErrorSums& other) noexcept {
+  non_finite += other.non_finite;
+  non_zero += other.non_zero;
+  relative += other.relative;
+  max_relative = std::max(max_relative, other.max_relative);
+  max_absolute = std::max(max_absolute, other.max_absolute);
+  signal += other.signal;
+  noise += other.noise;
+}
+
+Expected<void> ErrorMeter::add(std::span<const std::byte> original, const QuantizedTensor& part,
+                               const Execution& execution) {
+  const Expected<Geometry> g = validated_geometry(part);
   if (!g) return g.error();
-  const Format& source = *tensor.source;
+  const Format& source = *part.source;
   if (!is_quantize_source(source)) return Error{fmt::format("source {}: is not a float of whole bytes", source.name)};
-  if (auto fits = check_size(original, source, tensor.shape, g->lines); !fits) return fits.error();
-  const std::size_t word_bytes = source.carrier_bits / 8U;
-  const auto work = [&]() -> Expected<ErrorReport> {
-    std::vector<Sums> blocks(blocks_of(g->groups));
-    for_each_block(g->groups, execution, [&](uint64 block, uint64 begin, uint64 end) {
-      Sums sums;  // on this thread's stack: neighbours in `blocks` share cache lines
-      for (uint64 group = begin; group < end; ++group) {
-        const GroupReader lanes(tensor, *g, group);
-        const GroupPosition& at = lanes.position();
-        for (std::size_t i = 0; i < lanes.size(); ++i) {
-          const uint64 element = g->lines.element(at.line, at.first_lane + i);
-          sums.add(decode(source, load_word(original.data() + element * word_bytes, word_bytes)), lanes[i]);
-        }
-      }
+  if (auto fits = check_size(original, source, part.shape, g->lines); !fits) return fits.error();
+  return guarded("measure", [&]() -> Expected<void> {
+    lanes_ += g->lines.elements();
+    const uint64 head = std::min(g->groups, (kBlock - groups_) % kBlock);  // the rest of a block that was begun
+    add_groups(original, part, *g, 0, head, open_);
+    groups_ += head;
+    if (groups_ == kBlock) {
+      total_.add(std::exchange(open_, {}));
+      groups_ = 0;
+    }
+    const uint64 rest = g->groups - head;
+    std::vector<ErrorSums> blocks(blocks_of(rest));
+    for_each_block(rest, execution, [&](uint64 block, uint64 begin, uint64 end) {
+      ErrorSums sums;  // on this thread's stack: neighbours in `blocks` share cache lines
+      add_groups(original, part, *g, head + begin, head + end, sums);
       blocks[block] = sums;
     });
-    Sums total;
-    for (const Sums& sums : blocks) total.add(sums);  // in order, whatever thread made which
-
-    ErrorReport report{.lanes = g->lines.elements(), .non_finite = total.non_finite, .non_zero = total.non_zero};
-    const uint64 finite = report.lanes - report.non_finite;
-    report.max_relative_error = total.max_relative;
-    report.max_absolute_error = total.max_absolute;
-    if (total.non_zero > 0) report.mean_relative_error = total.relative / static_cast<double>(total.non_zero);
-    if (finite > 0) report.mean_squared_error = total.noise / static_cast<double>(finite);
-    report.sqnr =
-        total.noise == 0 ? std::numeric_limits<double>::infinity() : 10.0 * std::log10(total.signal / total.noise);
-    // Nothing was measured, or the sums left the range of a double: no figure is better than a wrong one.
-    if (report.lanes == report.non_finite || !std::isfinite(total.signal) || !std::isfinite(total.noise)) {
-      report.sqnr = std::numeric_limits<double>::quiet_NaN();
+    if (rest % kBlock != 0) {
+      open_ = blocks.back();
+      groups_ = rest % kBlock;
+      blocks.pop_back();
     }
-    return report;
-  };
-  return guarded("measure", work);
+    for (const ErrorSums& sums : blocks) total_.add(sums);  // in order, whatever thread made which
+    return {};
+  });
+}
+
+ErrorReport ErrorMeter::report() const noexcept {
+  ErrorSums total = total_;
+  if (groups_ != 0) total.add(open_);
+  ErrorReport report{.lanes = lanes_, .non_finite = total.non_finite, .non_zero = total.non_zero};
+  const uint64 finite = report.lanes - report.non_finite;
+  report.max_relative_error = total.max_relative;
+  report.max_absolute_error = total.max_absolute;
+  if (total.non_zero > 0) report.mean_relative_error = total.relative / static_cast<double>(total.non_zero);
+  if (finite > 0) report.mean_squared_error = total.noise / static_cast<double>(finite);
+  report.sqnr =
+      total.noise == 0 ? std::numeric_limits<double>::infinity() : 10.0 * std::log10(total.signal / total.noise);
+  // Nothing was measured, or the sums left the range of a double: no figure is better than a wrong one.
+  if (report.lanes == report.non_finite || !std::isfinite(total.signal) || !std::isfinite(total.noise)) {
+    report.sqnr = std::numeric_limits<double>::quiet_NaN();
+  }
+  return report;
+}
+
+Expected<ErrorReport> measure(std::span<const std::byte> original, const QuantizedTensor& tensor,
+                              const Execution& execution) {
+  ErrorMeter meter;
+  if (auto added = meter.add(original, tensor, execution); !added) return added.error();
+  return meter.report();
 }
 
 }  // namespace bitcube

@@ -11,9 +11,9 @@
 #include <numeric>
 
 #include "bitcube/io/file.hpp"
+#include "bitcube/io/sha256.hpp"
 #include "bitcube/verify/vectors.hpp"
 #include "forms.hpp"
-#include "sha256.hpp"
 
 namespace bitcube::verify {
 namespace {
@@ -160,14 +160,13 @@ Expected<void> check_sidecar(Source& source) {
   if (!file) return file.error();
   const auto metadata = parse_vector_metadata(as_text(file->bytes()));
   if (!metadata) return Error{fmt::format("{}: {}", path, metadata.error().message)};
-  Sha256 hash;
-  hash.add(source.file.bytes());
-  const std::string digest = hash.hex();
-  if (digest != metadata->sha256) {
+  const auto digest = sha256(source.file.bytes());
+  if (!digest) return digest.error();
+  if (*digest != metadata->sha256) {
     return Error{
         fmt::format("{}: was changed after it was written: its SHA-256 is {}, but {} says {}. Write it again (bitcube "
                     "vectors --what {} --seed {} --count {}{}), or remove the sidecar if the change is meant",
-                    report.path, digest, path, metadata->sha256, metadata->what, metadata->seed, metadata->count,
+                    report.path, *digest, path, metadata->sha256, metadata->what, metadata->seed, metadata->count,
                     metadata->profile == "*" || metadata->profile == "-" ? "" : " --profile " + metadata->profile)};
   }
   if (report.form->name != metadata->form) {

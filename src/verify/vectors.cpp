@@ -8,11 +8,11 @@
 #include <numeric>
 
 #include "bitcube/cube/accumulate.hpp"
+#include "bitcube/io/sha256.hpp"
 #include "bitcube/quantize/hif4.hpp"
 #include "bitcube/version.hpp"
 #include "forms.hpp"
 #include "generate.hpp"
-#include "sha256.hpp"
 
 namespace bitcube::verify {
 namespace {
@@ -139,14 +139,15 @@ Expected<VectorMetadata> write(const std::string& path, const VectorOptions& opt
     return file->append(text);
   });
   if (!rows) return rows.error();
+  const auto digest = hash.hex();
+  if (!digest) return digest.error();
   VectorMetadata metadata{.what = std::string(options.kind->name),
                           .form = std::string(options.kind->form),
                           .profile = recorded_profile(options),
                           .seed = options.seed,
                           .count = *rows,
                           .bitcube_version = bitcube::version,
-                          .sha256 = hash.hex()};
-  if (metadata.sha256.empty()) return Error{"vectors: the cryptographic library refused SHA-256"};
+                          .sha256 = *digest};
   if (auto written = sidecar->append(metadata.json()); !written) return written.error();
   OutputFile* const files[] = {&*file, &*sidecar};
   if (auto done = commit_all(files); !done) return done.error();

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cstring>
 #include <map>
 #include <tuple>
 
@@ -295,6 +296,121 @@ TEST(ConvertWorkedRows, TcvtByNumerics7) {
   }
   EXPECT_GT(batches.size(), 500U);
   batches.check();
+}
+
+// ---- Files
+
+TEST(ConvertFile, TypesOfTheResult) {
+  const TempDir dir;
+  const std::vector<float> x{1.0625F, -2.5F, 464.0F, 0.0F, 1e-3F, -448.0F};
+  save(dir / "x.npy", DType::kF32, {2, 3}, x);
+  const std::vector<std::pair<std::string, DType>> types{
+      {"fp64", DType::kF64}, {"fp32", DType::kF32}, {"tf32", DType::kF32}, {"fp16", DType::kF16}, {"bf16", DType::kU16},
+      {"e4m3", DType::kU8},  {"hif8", DType::kU8},  {"e8m0", DType::kU8},  {"e2m1", DType::kU8},  {"s8", DType::kI8},
+      {"s4", DType::kI8},    {"u16", DType::kU16},  {"s64", DType::kI64}};
+  for (const auto& [type, dtype] : types) {
+    const std::string output = dir / (type + ".npy");
+    const Outcome outcome = run({"convert", dir / "x.npy", "--to", type, "--sat", "-o", output, "--json"});
+    ASSERT_EQ(outcome.exit, 0) << outcome.err;
+    EXPECT_EQ(outcome.err.find("NumPy has no bfloat16") != std::string::npos, type == "bf16") << outcome.err;
+    const auto array = read_npy(output);
+    ASSERT_TRUE(array);
+    EXPECT_EQ(array->dtype, dtype) << type;
+    EXPECT_EQ(array->shape, (std::vector<std::uint64_t>{2, 3}));
+    // Each element is what the other form of the command makes of it.
+    const Json json = outcome.json();
+    EXPECT_EQ(json["dtype"], dtype_name(dtype));
+    std::set<std::string> flags;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      std::uint32_t bits = 0;
+      std::memcpy(&bits, &x[i], 4);
+      const Json one = convert_one({"--to", type, "--from", "fp32", "--sat"}, fmt::format("0x{:08X}", bits));
+      std::uint64_t word = 0;
+      std::memcpy(&word, array->payload().data() + i * array->element_size(), array->element_size());
+      if (type == "s4") word &= 0xF;
+      EXPECT_EQ(word, std::stoull(one["bits"].get<std::string>(), nullptr, 16)) << type << " " << x[i];
+      for (const Json& flag : one["flags"]) flags.insert(flag);
+    }
+    EXPECT_EQ(std::set<std::string>(json["flags"].begin(), json["flags"].end()), flags) << type;
+  }
+}
+
+TEST(ConvertFile, TypesOfTheSource) {
+  const TempDir dir;
+  const auto from_of = [&](DType dtype, const auto& elements, const Arguments& options,
+                           const std::string& to = "fp32") {
+    save(dir / "x.npy", dtype, {elements.size()}, elements);
+    Arguments arguments{"convert", dir / "x.npy", "--to", to, "-o", dir / "y.npy", "--json"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.exit, 0) << outcome.err;
+    EXPECT_EQ(outcome.err.find("--from bf16") != std::string::npos, dtype == DType::kU16 && options.empty());
+    return outcome.json()["from"].get<std::string>();
+  };
+  const std::vector<std::uint16_t> words{0x3F80, 0x4000};
+  EXPECT_EQ(from_of(DType::kF64, std::vector<double>{1, 2}, {}), "FP64");
+  EXPECT_EQ(from_of(DType::kF32, std::vector<float>{1, 2}, {}, "fp16"), "FP32");
+  EXPECT_EQ(from_of(DType::kF16, words, {}), "FP16");
+  EXPECT_EQ(from_of(DType::kBF16, words, {}), "BF16");
+  EXPECT_EQ(elements_of<float>(dir / "y.npy", DType::kF32), (std::vector<float>{1, 2}));
+  EXPECT_EQ(from_of(DType::kI64, std::vector<std::int64_t>{1, 2}, {}), "S64");
+  EXPECT_EQ(from_of(DType::kI8, std::vector<std::int8_t>{-1, 2}, {}), "S8");
+  EXPECT_EQ(elements_of<float>(dir / "y.npy", DType::kF32), (std::vector<float>{-1, 2}));
+  EXPECT_EQ(from_of(DType::kU16, words, {}), "U16");
+  EXPECT_EQ(from_of(DType::kU16, words, {"--from", "bf16"}), "BF16");
+  EXPECT_EQ(elements_of<float>(dir / "y.npy", DType::kF32), (std::vector<float>{1, 2}));
+  EXPECT_EQ(from_of(DType::kU8, std::vector<std::uint8_t>{0x38}, {"--from", "e4m3"}), "E4M3");
+  EXPECT_EQ(elements_of<float>(dir / "y.npy", DType::kF32), (std::vector<float>{1}));
+  EXPECT_EQ(from_of(DType::kI8, std::vector<std::int8_t>{-3, 7}, {"--from", "s4"}), "S4X2");
+  EXPECT_EQ(elements_of<float>(dir / "y.npy", DType::kF32), (std::vector<float>{-3, 7}));
+}
+
+TEST(ConvertFile, Text) {
+  const TempDir dir;
+  save(dir / "x.npy", DType::kF32, {1, 2}, std::vector<float>{1.0625F, 464});
+  const std::string in = dir / "x.npy";
+  const std::string out = dir / "y.npy";
+  const Outcome outcome = run({"convert", in, "--to", "e4m3", "--profile", "ocp", "-o", out, "--threads", "2"});
+  EXPECT_TRUE(succeeds(outcome));
+  const std::string expected = "input     " + in + "  1 x 2  FP32 (float32)\noutput    " + out +
+                               "  E4M3 (uint8), RNE, profile ocp\n"
+                               "elements  2\nflags     NX\nsha256    ";
+  EXPECT_EQ(outcome.out.substr(0, expected.size()), expected);
+  EXPECT_EQ(elements_of<std::uint8_t>(dir / "y.npy", DType::kU8), (std::vector<std::uint8_t>{0x38, 0x7E}));
+  // Raw files in and out.
+  const std::vector<float> raw{1, 2, 3};
+  write_text(dir / "x.bin", to_text(std::as_bytes(std::span(raw))));
+  EXPECT_TRUE(succeeds(run({"convert", std::string(dir / "x.bin") + ":float32:3", "--to", "s8", "-o", dir / "y.bin"})));
+  EXPECT_EQ(read_text(dir / "y.bin"), "\1\2\3");
+}
+
+TEST(ConvertFile, Refuses) {
+  const TempDir dir;
+  save(dir / "x.npy", DType::kF32, {1, 2}, std::vector<float>{1.0625F, 464});
+  save(dir / "b.npy", DType::kBool, {1}, std::vector<std::uint8_t>{1});
+  save(dir / "c.npy", DType::kU8, {3}, std::vector<std::uint8_t>{1, 2, 0x1F});
+  const std::string in = dir / "x.npy";
+  const std::string out = dir / "y.npy";
+  const auto refuses_file = [&](const Arguments& options, std::string_view message) {
+    Arguments arguments{"convert", "-o", out};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    return refuses(arguments, message);
+  };
+  EXPECT_TRUE(refuses_file({in}, "--to is required"));
+  EXPECT_TRUE(refuses_file({in, in, "--to", "fp16"}, "converts one file, but there are 2 arguments"));
+  EXPECT_TRUE(refuses_file({"1.5", "--to", "fp16"}, "1.5: No such file"));
+  EXPECT_TRUE(refuses_file({in, "--to", "fp16", "--from", "real"}, "--from: real is for values on the command line"));
+  EXPECT_TRUE(refuses_file({in, "--to", "fp16", "--from", "e4m3"},
+                           "float32 elements have 32 bits, but a lane of E4M3 has 8 in memory"));
+  EXPECT_TRUE(refuses_file({dir / "b.npy", "--to", "fp16"}, "what bool elements are must be said with --from"));
+  EXPECT_TRUE(refuses_file({in, "--to", "e6m2"}, "FP32 does not convert to E6M2; it converts to"));
+  EXPECT_TRUE(refuses_file({in, "--to", "fp17"}, "--to: unknown name 'fp17'"));
+  EXPECT_TRUE(refuses_file({dir / "c.npy", "--from", "e2m1", "--to", "fp16"},
+                           "c.npy: element 2 is 0x1F, beyond a lane of E2M1X2"));
+  EXPECT_TRUE(refuses({"convert", in, "--to", "fp16", "-o", in}, "is also an input"));
+  EXPECT_TRUE(refuses({"convert", in, "--to", "fp16"}, "to convert a file, say with -o where the result goes"));
+  EXPECT_TRUE(refuses({"convert", in + ":float32:2", "--to", "fp16"}, "say with -o where"));
+  EXPECT_EQ(dir.names(), (std::set<std::string>{"x.npy", "b.npy", "c.npy"}));
 }
 
 }  // namespace

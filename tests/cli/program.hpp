@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +25,7 @@ struct Outcome {
   int exit = -1;
   std::string out;
   std::string err;
+  long max_rss = 0;  // KiB, of the process at its largest
 
   Json json() const { return Json::parse(out, nullptr, false); }
 };
@@ -65,7 +67,9 @@ inline Outcome run(const Arguments& arguments, const Streams& streams = {}) {
   EXPECT_EQ(spawned, 0) << argv[0];
   if (spawned != 0) return outcome;
   int status = 0;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  struct rusage usage {};
+  EXPECT_EQ(::wait4(child, &status, 0, &usage), child);
+  outcome.max_rss = usage.ru_maxrss;
   outcome.exit = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (streams.output_path.empty()) outcome.out = read_text(out);
   outcome.err = read_text(err);

@@ -56,5 +56,29 @@ TEST(RawArray, TheNameDecidesWhatIsWritten) {
   EXPECT_EQ(read_text(dir / "w.npy"), npy_header(DType::kU8, shape) + "ab");
 }
 
+TEST(Array, TypesOfFormats) {
+  const auto type = [](DataType format) { return array_dtype(format_of(format)); };
+  EXPECT_EQ(type(DataType::fp64), DType::kF64);
+  EXPECT_EQ(type(DataType::fp32), DType::kF32);
+  EXPECT_EQ(type(DataType::tf32), DType::kF32);
+  EXPECT_EQ(type(DataType::hf32), DType::kF32);
+  EXPECT_EQ(type(DataType::fp16), DType::kF16);
+  EXPECT_EQ(type(DataType::bf16), DType::kU16);
+  EXPECT_EQ(type(DataType::e4m3), DType::kU8);
+  EXPECT_EQ(type(DataType::hif8), DType::kU8);
+  EXPECT_EQ(type(DataType::e8m0), DType::kU8);
+  EXPECT_EQ(type(DataType::e2m1x2), DType::kU8);
+  EXPECT_EQ(type(DataType::s64), DType::kI64);
+  EXPECT_EQ(type(DataType::s32), DType::kI32);
+  EXPECT_EQ(type(DataType::s16), DType::kI16);
+  EXPECT_EQ(type(DataType::s8), DType::kI8);
+  EXPECT_EQ(type(DataType::s4x2), DType::kI8);
+  EXPECT_EQ(type(DataType::u64), DType::kU64);
+  EXPECT_EQ(type(DataType::u32), DType::kU32);
+  EXPECT_EQ(type(DataType::u16), DType::kU16);
+  EXPECT_EQ(type(DataType::u8), DType::kU8);
+  EXPECT_EQ(type(DataType::u4x2), DType::kU8);
+}
+
 }  // namespace
 }  // namespace bitcube::test

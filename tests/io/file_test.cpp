@@ -529,5 +529,141 @@ RC_GTEST_PROP(OutputFile, HoldsWhatWasAppended, ()) {
   RC_ASSERT(to_text(read->bytes()) == text);
 }
 
+TEST(MappedFile, ReadsWithoutTheMapping) {
+  const TempDir dir;
+  write_text(dir / "a", "some bytes");
+  const auto file = MappedFile::open(dir / "a");
+  ASSERT_TRUE(succeeds(file));
+  EXPECT_EQ(file->name(), (dir / "a").string());
+  std::vector<std::byte> bytes(5);
+  ASSERT_TRUE(succeeds(file->read(5, bytes)));
+  EXPECT_EQ(to_text(bytes), "bytes");
+
+  // Where the mapping would raise SIGBUS.
+  fs::resize_file(dir / "a", 7);
+  EXPECT_TRUE(
+      fails_with(file->read(5, bytes), (dir / "a").string() +
+                                           ": byte 7 is missing; the file had 10 bytes when it was opened, and was "
+                                           "cut short meanwhile"));
+  ASSERT_TRUE(succeeds(file->read(2, bytes)));
+  EXPECT_EQ(to_text(bytes), "me by");
+
+  const MappedFile memory = MappedFile::from_bytes(to_bytes("in memory"));
+  ASSERT_TRUE(succeeds(memory.read(4, bytes)));
+  EXPECT_EQ(to_text(bytes), "emory");
+  EXPECT_EQ(memory.name(), "");
+}
+
+TEST(MappedFile, ClosesWhatItReadsFrom) {
+  const TempDir dir;
+  write_text(dir / "a", "some bytes");
+  const int before = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ::close(before);
+  {
+    auto file = MappedFile::open(dir / "a");
+    ASSERT_TRUE(succeeds(file));
+    MappedFile other = MappedFile::from_bytes({});
+    other = std::move(*file);
+    std::vector<std::byte> bytes(4);
+    ASSERT_TRUE(succeeds(other.read(0, bytes)));
+    EXPECT_EQ(to_text(bytes), "some");
+  }
+  const int after = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ::close(after);
+  EXPECT_EQ(after, before) << "the lowest free descriptor";
+}
+
+// A long pipe goes to a file in the directory for temporary files, which has no name there.
+TEST(MappedFile, KeepsALongPipeInATemporaryFile) {
+  const TempDir dir;
+  const std::string fifo = dir / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  for (const std::size_t size : {std::size_t{8} << 20, (std::size_t{8} << 20) + 1, std::size_t{20'000'000}}) {
+    std::string text(size, 'x');
+    for (std::size_t i = 0; i < size; i += 1000) text[i] = static_cast<char>('a' + i / 1000 % 26);
+    std::thread writer([&] { write_text(fifo, text); });
+    const auto file = MappedFile::open(fifo);
+    writer.join();
+    ASSERT_TRUE(succeeds(file));
+    EXPECT_TRUE(to_text(file->bytes()) == text);
+    std::vector<std::byte> last(10);
+    ASSERT_TRUE(succeeds(file->read(size - 10, last)));
+    EXPECT_EQ(to_text(last), text.substr(size - 10));
+    EXPECT_EQ(dir.names(), Names{"fifo"});
+  }
+}
+
+TEST(OutputFile, WritesAtAnyPlace) {
+  const TempDir dir;
+  auto file = OutputFile::create(dir / "a");
+  ASSERT_TRUE(succeeds(file));
+  ASSERT_TRUE(succeeds(file->append("head ")));
+  ASSERT_TRUE(succeeds(file->reserve(100)));
+  ASSERT_TRUE(succeeds(file->write_at(10, to_bytes("later"))));
+  EXPECT_EQ(file->size(), 15U);
+  ASSERT_TRUE(succeeds(file->append(" end")));  // goes on at the end
+  ASSERT_TRUE(succeeds(file->write_at(5, to_bytes("soon "))));
+  ASSERT_TRUE(succeeds(file->append("." + std::string(100'000, '-'))));
+  ASSERT_TRUE(succeeds(file->write_at(0, to_bytes("H"))));
+  ASSERT_TRUE(succeeds(file->append("!")));
+  EXPECT_EQ(file->size(), 100'021U);
+  EXPECT_FALSE(fs::exists(dir / "a"));
+  ASSERT_TRUE(succeeds(file->commit()));
+  EXPECT_TRUE(read_text(dir / "a") == "Head soon later end." + std::string(100'000, '-') + "!");
+  EXPECT_TRUE(fails_with(file->write_at(0, {}), (dir / "a").string() + ": already committed"));
+  EXPECT_TRUE(fails_with(file->reserve(1), (dir / "a").string() + ": already committed"));
+}
+
+// The same calls, whatever the target can do.
+TEST(OutputFile, WritesAtAnyPlaceOfAPipe) {
+  const TempDir dir;
+  const std::string fifo = dir / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  for (const std::size_t head : {std::size_t{10}, std::size_t{200'000}}) {  // kept back, and gone at once
+    std::string text;
+    std::thread reader([&] { text = read_text(fifo); });
+    {
+      auto file = OutputFile::create(fifo);
+      ASSERT_TRUE(succeeds(file));
+      ASSERT_TRUE(succeeds(file->append(std::string(head, 'h'))));
+      ASSERT_TRUE(succeeds(file->reserve(1'000'000)));
+      ASSERT_TRUE(succeeds(file->write_at(head + 5, to_bytes("later"))));
+      ASSERT_TRUE(succeeds(file->write_at(head, to_bytes("soon "))));
+      ASSERT_TRUE(succeeds(file->append(std::string(150'000, '-'))));
+      ASSERT_TRUE(succeeds(file->write_at(head, to_bytes("S"))));
+      ASSERT_TRUE(succeeds(file->commit()));
+    }
+    reader.join();
+    EXPECT_TRUE(text == std::string(head, 'h') + "Soon later" + std::string(150'000, '-')) << text.size();
+  }
+  std::string text;
+  std::thread reader([&] { text = read_text(fifo); });
+  {
+    auto file = OutputFile::create(fifo);
+    ASSERT_TRUE(succeeds(file));
+    ASSERT_TRUE(succeeds(file->append(std::string(100'000, 'h'))));
+    EXPECT_TRUE(fails_with(file->write_at(99'999, to_bytes("x")), fifo + ": byte 99999 has been written, and cannot be "
+                                                                         "changed"));
+  }
+  reader.join();
+  EXPECT_EQ(dir.names(), Names{"fifo"});
+}
+
+TEST(OutputFile, ReserveFailsWhereThereIsNoRoom) {
+  const TempDir dir;
+  struct rlimit before {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const struct rlimit small { 1'000'000, before.rlim_max };
+  ::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  auto file = OutputFile::create(dir / "a");
+  const auto fits = file ? file->reserve(1'000'000) : Expected<void>(file.error());
+  const auto beyond = file ? file->reserve(1'000'001) : Expected<void>(file.error());
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ASSERT_TRUE(succeeds(fits));
+  EXPECT_TRUE(fails_with(beyond, (dir / "a").string() + ": File too large"));
+  EXPECT_EQ(dir.names(), Names{});
+}
+
 }  // namespace
 }  // namespace bitcube

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 #include <random>
+#include <utility>
 
 #include <rapidcheck/gtest.h>  // needs gtest before it
 
@@ -17,6 +18,7 @@ namespace {
 using namespace test;
 using Json = nlohmann::ordered_json;
 using Shape = std::vector<std::uint64_t>;
+using Bytes = std::vector<std::byte>;
 
 QuantizedTensor make(std::string_view format, const Shape& shape, std::size_t axis, bool tensor_scale = false) {
   std::uint64_t elements = 1;
@@ -288,6 +290,83 @@ RC_GTEST_PROP(Packed, DamagedFilesNeverCrash, ()) {
   if (!file) return;
   const auto loaded = load_packed(*file, "w", "");
   RC_ASSERT((loaded ? static_cast<bool>(validate(*loaded)) : !loaded.error().message.empty()));
+}
+
+TEST(PackedReader, ReadsPartsOfWhatLoadPackedLoads) {
+  const TempDir dir;
+  for (const BlockFormat& format : block_formats) {
+    const QuantizedTensor t = make(format.name, {3, 67, 5}, 1, format.is_nvfp4());
+    ASSERT_TRUE(succeeds(save_packed(dir / "t", "w", t)));
+    auto opened = PackedReader::open(dir / "t", "w");
+    ASSERT_TRUE(succeeds(opened));
+    const PackedReader reader(std::move(*opened));
+    QuantizedTensor parts = reader.description();
+    EXPECT_TRUE(parts.codes.empty());
+    parts.codes.resize(t.codes.size());
+    parts.scales.resize(t.scales.size());
+    for (std::size_t i = 0; i < t.codes.size(); i += 7) {
+      const std::size_t size = std::min<std::size_t>(7, t.codes.size() - i);
+      ASSERT_TRUE(succeeds(reader.read_codes(i, std::span(parts.codes).subspan(i, size))));
+    }
+    ASSERT_TRUE(succeeds(reader.read_scales(3, std::span(parts.scales).subspan(3))));
+    ASSERT_TRUE(succeeds(reader.read_scales(0, std::span(parts.scales).first(3))));
+    expect_same(parts, t);
+  }
+}
+
+// The codes are read in pieces of a megabyte; a fault in any of them is told as load_packed() tells it.
+TEST(PackedReader, RefusesWhatLoadPackedRefuses) {
+  const TempDir dir;
+  for (const std::string_view format : {"hif4", "mxfp6-e2m3"}) {
+    const QuantizedTensor t = make(format, {1700, 1333}, 1);
+    const std::uint64_t line = t.format->code_bytes(1333);
+    for (const std::uint64_t at : {line - 1, 1000 * line - 1, 1700 * line - 1}) {
+      QuantizedTensor damaged = t;
+      damaged.codes[at] = std::byte{0x5F};
+      ASSERT_TRUE(succeeds(save_packed(dir / "t", "w", damaged)));
+      const auto loaded = load_packed(dir / "t");
+      ASSERT_FALSE(loaded);
+      EXPECT_NE(loaded.error().message.find(fmt::format("byte {} ", at)), std::string::npos) << loaded.error().message;
+      EXPECT_TRUE(fails_with(PackedReader::open(dir / "t"), loaded.error().message));
+    }
+    ASSERT_TRUE(succeeds(save_packed(dir / "t", "w", t)));
+    EXPECT_TRUE(succeeds(PackedReader::open(dir / "t")));
+  }
+  EXPECT_FALSE(PackedReader::open(dir / "t", "v"));
+  EXPECT_FALSE(PackedReader::open(dir / "none"));
+}
+
+TEST(Packed, LoadingReadsTheFileAndNotItsMapping) {
+  const TempDir dir;
+  const QuantizedTensor t = make("hif4", {64, 4096}, 1);
+  ASSERT_TRUE(succeeds(save_packed(dir / "t", "w", t)));
+  const auto file = read_safetensors(dir / "t");
+  ASSERT_TRUE(succeeds(file));
+  std::filesystem::resize_file(dir / "t", 50'000);
+  const auto loaded = load_packed(*file, "t", "w");
+  ASSERT_FALSE(loaded) << "its pages are no longer there";
+  EXPECT_NE(loaded.error().message.find("byte 50000 is missing"), std::string::npos) << loaded.error().message;
+}
+
+TEST(Packed, PlanOfATensorWithoutBytes) {
+  const TempDir dir;
+  for (const BlockFormat& format : block_formats) {
+    QuantizedTensor t = make(format.name, {3, 67, 5}, 2);
+    ASSERT_TRUE(succeeds(save_packed(dir / "t", "w", t)));
+    const std::string file = read_text(dir / "t");
+    const Bytes codes = std::exchange(t.codes, {});
+    const Bytes scales = std::exchange(t.scales, {});
+    const auto plan = plan_packed("t", "w", t);
+    ASSERT_TRUE(succeeds(plan));
+    EXPECT_EQ(file.substr(0, plan->header.size()), plan->header);
+    EXPECT_EQ(plan->file_size(), file.size());
+    EXPECT_EQ(file.substr(plan->codes, plan->code_bytes), to_text(codes));
+    EXPECT_EQ(file.substr(plan->scales, plan->scale_bytes), to_text(scales));
+  }
+  QuantizedTensor t = make("hif4", {3}, 0);
+  EXPECT_TRUE(fails_with(plan_packed("t", "", t), "t: tensor \"\": a packed tensor needs a name"));
+  t.axis = 1;
+  EXPECT_FALSE(plan_packed("t", "w", t));
 }
 
 }  // namespace

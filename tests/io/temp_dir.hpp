@@ -41,8 +41,9 @@ inline void write_text(const std::filesystem::path& path, std::string_view text)
 /// A new directory, removed with all that is in it.
 class TempDir {
  public:
-  TempDir() {
-    std::string name = (std::filesystem::temp_directory_path() / "bitcube-test-XXXXXX").string();
+  TempDir() : TempDir(std::filesystem::temp_directory_path()) {}
+  explicit TempDir(const std::filesystem::path& parent) {
+    std::string name = (parent / "bitcube-test-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) std::abort();
     path_ = std::filesystem::canonical(name);
   }

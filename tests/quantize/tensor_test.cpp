@@ -492,5 +492,81 @@ TEST(Measure, GaussianErrorsOfTheProfiles) {
   }
 }
 
+// ---- Parts ------------------------------------------------------------------------------------------------
+
+TEST(Parts, LinesAreATensorOfTheirOwn) {
+  const uint64 count = 9;
+  const uint64 k = 70;
+  const Bytes x = to_bytes(bf16, gaussian_bf16(count * k));
+  for (const BlockFormat& format : block_formats) {
+    QuantizeOptions options{.format = &format, .tensor_scale = format.is_nvfp4()};
+    const auto whole = quantize(x, bf16, Shape{count, k}, 1, options);
+    ASSERT_TRUE(whole);
+    if (format.is_nvfp4()) {
+      Real largest;
+      for (uint64 line = 0; line < count; ++line) {
+        const auto here = largest_magnitude(std::span(x).subspan(line * k * 2, k * 2), bf16);
+        ASSERT_TRUE(here);
+        if (compare_magnitude(*here, largest) > 0) largest = *here;
+      }
+      options.given_scale = nvfp4_tensor_scale(largest);
+      EXPECT_EQ(options.given_scale, whole->tensor_scale);
+    }
+    ErrorMeter meter;
+    Bytes codes;
+    Bytes scales;
+    for (uint64 line = 0; line < count; line += 4) {
+      const uint64 lines = std::min<uint64>(4, count - line);
+      const auto bytes = std::span(x).subspan(line * k * 2, lines * k * 2);
+      const auto part = quantize(bytes, bf16, Shape{lines, k}, 1, options);
+      ASSERT_TRUE(part);
+      codes.insert(codes.end(), part->codes.begin(), part->codes.end());
+      scales.insert(scales.end(), part->scales.begin(), part->scales.end());
+      ASSERT_TRUE(meter.add(bytes, *part));
+    }
+    EXPECT_EQ(codes, whole->codes) << format.name;
+    EXPECT_EQ(scales, whole->scales) << format.name;
+    const auto report = measure(x, *whole);
+    ASSERT_TRUE(report);
+    EXPECT_EQ(meter.report().lanes, count * k);
+    EXPECT_EQ(meter.report().sqnr, report->sqnr);
+  }
+}
+
+TEST(Parts, Refusals) {
+  const Bytes x = to_bytes(bf16, gaussian_bf16(16));
+  const BlockFormat& nvfp4 = block_named("nvfp4");
+  EXPECT_TRUE(fails_with(quantize(x, bf16, Shape{16}, 0, {.given_scale = 0x3F800000}), "only nvfp4"));
+  EXPECT_TRUE(
+      fails_with(quantize(x, bf16, Shape{16}, 0, {.format = &nvfp4, .given_scale = 0x7F800000}), "finite FP32"));
+  EXPECT_TRUE(
+      fails_with(quantize(x, bf16, Shape{16}, 0, {.format = &nvfp4, .given_scale = 0xBF800000}), "finite FP32"));
+  EXPECT_TRUE(fails_with(largest_magnitude(std::span(x).first(3), bf16), "3 bytes"));
+  EXPECT_TRUE(fails_with(largest_magnitude(x, format_of(DataType::s8)), "not a float"));
+  const auto part = quantize(x, bf16, Shape{16}, 0);
+  ASSERT_TRUE(part);
+  ErrorMeter meter;
+  EXPECT_TRUE(fails_with(meter.add(std::span(x).first(30), *part), "30 bytes"));
+  QuantizedTensor description = *part;
+  description.codes.clear();
+  EXPECT_TRUE(validate_description(description));
+  EXPECT_TRUE(fails_with(validate(description), "codes has 0 bytes"));
+  description.profile = nullptr;
+  EXPECT_TRUE(fails_with(validate_description(description), "needs a HiF4 profile"));
+}
+
+TEST(Parts, LargestMagnitude) {
+  std::vector<uint64> words = gaussian_bf16(5000);
+  words[1234] = 0xC7FF;  // -130560
+  words[17] = 0x7F80;    // infinite
+  words[18] = 0x7FC0;    // NaN
+  const auto largest = largest_magnitude(to_bytes(bf16, words), bf16);
+  ASSERT_TRUE(largest);
+  EXPECT_EQ(compare_magnitude(*largest, decode(bf16, 0x47FF).real), 0);
+  const auto nothing = largest_magnitude({}, bf16);
+  ASSERT_TRUE(nothing);
+  EXPECT_TRUE(nothing->is_zero());
+}
+
 }  // namespace
 }  // namespace bitcube

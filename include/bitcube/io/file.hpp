@@ -15,11 +15,13 @@
 namespace bitcube {
 
 /// The bytes of a whole file, read-only. A regular file is mapped, so its size is not limited by memory; if another
-/// process shortens it meanwhile, touching the lost pages raises SIGBUS (replacing it by rename is harmless).
+/// process shortens it meanwhile, touching the lost pages raises SIGBUS (replacing it by rename is harmless), while
+/// read() reports it. Pages of bytes() that were touched count as memory of this process; those of read() do not.
 class MappedFile {
  public:
-  /// A pipe, a terminal or a device has no size to map: it is read into memory until its end, at most this many bytes.
-  static constexpr std::uint64_t kStreamLimit = std::uint64_t{4} << 30;
+  /// A pipe, a terminal or a device has no size to map: it is read until its end, at most this many bytes. What does
+  /// not fit a small buffer goes to a file without a name in the directory for temporary files.
+  static constexpr std::uint64_t kStreamLimit = std::uint64_t{16} << 30;
 
   static Expected<MappedFile> open(const std::filesystem::path& path, std::uint64_t stream_limit = kStreamLimit);
   /// Bytes that are in memory already, for whoever parses what did not come from a file.
@@ -33,11 +35,22 @@ class MappedFile {
   /// Valid while this object, or the one it was moved to, lives.
   std::span<const std::byte> bytes() const noexcept { return mapped_.empty() ? memory_ : mapped_; }
 
+  /// The path as open() was given it, for messages; empty without a file.
+  const std::string& name() const noexcept { return name_; }
+
+  /// Copies the bytes from `offset` on, from the file itself: a file that was shortened meanwhile is an error. May be
+  /// called from several threads. Precondition: they are inside bytes().
+  Expected<void> read(std::uint64_t offset, std::span<std::byte> to) const;
+
  private:
   void swap(MappedFile& other) noexcept;
+  /// Takes the descriptor, unless it cannot be mapped.
+  bool map(int fd, std::uint64_t size) noexcept;
 
+  std::string name_;
   std::span<const std::byte> mapped_;  // empty if the bytes are in memory_
   std::vector<std::byte> memory_;
+  int fd_ = -1;  // of what is mapped
 };
 
 /// A file being written. Its target keeps its old content (or stays absent) until commit(); without a commit, or after
@@ -57,15 +70,25 @@ class OutputFile {
   OutputFile& operator=(OutputFile&&) noexcept;
   ~OutputFile();
 
+  /// Continues at size().
   Expected<void> append(std::span<const std::byte> bytes);
   Expected<void> append(std::string_view text);
+
+  /// Writes bytes at any place, also before or beyond those that are there; who leaves holes must fill them. What is
+  /// written directly cannot be left for later: from the first call on, it goes to a file without a name in the
+  /// directory for temporary files, and to its target with the commit.
+  Expected<void> write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+
+  /// Says how large the file will be, no less: so a disk without room for it is an error now, where the file system can
+  /// tell, and pieces that are written in any order lie together.
+  Expected<void> reserve(std::uint64_t size);
 
   /// Puts the complete file in place and makes it durable (fsync of the file and of its directory). Final.
   Expected<void> commit();
 
   /// The path as create() was given it, for messages.
   const std::string& name() const noexcept;
-  /// Bytes appended so far.
+  /// Where the last of the bytes so far ends.
   std::uint64_t size() const noexcept;
 
  private:

@@ -1,8 +1,12 @@
 // Golden outputs of the TQUANT HiFloat4 note, for kernels that follow it (profiles 1).
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -35,6 +39,30 @@ Expected<void> save_goldens(const std::filesystem::path& directory, const Quanti
 
 /// The files that are written into a directory, with or without the maxima.
 std::vector<std::filesystem::path> golden_paths(const std::filesystem::path& directory, bool maxima);
+
+/// The golden files of a tensor that comes in parts, which are tensors themselves: some lines, or some whole groups of
+/// one line. Together their groups must be those of the tensor in its order.
+class GoldenWriter {
+ public:
+  static Expected<GoldenWriter> create(const std::filesystem::path& directory, bool maxima);
+
+  /// `original` is read for the maxima only. `element_of` gives the number in the whole tensor of an element of the
+  /// part, for messages.
+  Expected<void> add(const QuantizedTensor& part, std::span<const std::byte> original,
+                     const std::function<std::uint64_t(std::uint64_t)>& element_of = {});
+  /// The files, complete but not in place.
+  Expected<std::vector<OutputFile>> take();
+
+ private:
+  template <std::size_t N>
+  void append(std::size_t file, const std::array<std::byte, N>& bytes);
+  template <typename Word, std::size_t N>
+  void append_words(std::size_t file, const std::array<Word, N>& words);
+
+  std::vector<OutputFile> files_;
+  bool maxima_ = false;
+  std::optional<Error> error_;  // the first one sticks, as it does in each file
+};
 
 /// The same files, complete but not in place: for who commits them together with others (commit_all).
 Expected<std::vector<OutputFile>> write_goldens(const std::filesystem::path& directory, const QuantizedTensor& tensor);

@@ -44,8 +44,10 @@ Expected<NpyArray> parse_npy(MappedFile file, std::string_view name);
 /// What comes before the elements, byte for byte as numpy.save writes it: version 1.0, or 2.0 for what is too long.
 std::string npy_header(DType dtype, std::span<const std::uint64_t> shape);
 
-/// Appends a whole .npy file. `bytes` holds the elements in C order, little-endian, and must match the shape. For an
-/// array that is not in memory, append npy_header() and then its parts.
+/// Appends what comes before the elements, whose bytes are then to be appended: for an array that is not in memory.
+Expected<void> begin_npy(OutputFile& file, DType dtype, std::span<const std::uint64_t> shape);
+
+/// Appends a whole .npy file. `bytes` holds the elements in C order, little-endian, and must match the shape.
 Expected<void> write_npy(OutputFile& file, DType dtype, std::span<const std::uint64_t> shape,
                          std::span<const std::byte> bytes);
 /// The same, to a file of its own that is committed.

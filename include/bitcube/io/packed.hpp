@@ -45,6 +45,21 @@ Expected<void> write_packed(OutputFile& file, std::span<const PackedTensor> tens
 Expected<void> save_packed(const std::filesystem::path& path, std::span<const PackedTensor> tensors);
 Expected<void> save_packed(const std::filesystem::path& path, std::string_view name, const QuantizedTensor& tensor);
 
+/// Where the parts of a packed tensor lie in a file that is written piece by piece: append `header`, then write the
+/// codes and the scales at their places.
+struct PackedPlan {
+  std::string header;
+  std::uint64_t codes = 0;
+  std::uint64_t code_bytes = 0;
+  std::uint64_t scales = 0;
+  std::uint64_t scale_bytes = 0;
+
+  std::uint64_t file_size() const noexcept { return header.size() + code_bytes + scale_bytes; }
+};
+
+/// Plans the file of one tensor, whose own codes and scales may be missing. Errors: as write_packed().
+Expected<PackedPlan> plan_packed(std::string_view file_name, std::string_view name, const QuantizedTensor& description);
+
 /// The names of the packed tensors of a file, in the order of its description; `file_name` is for messages. A file
 /// without description is an error.
 Expected<std::vector<std::string>> packed_names(const Safetensors& file, std::string_view file_name);
@@ -56,5 +71,28 @@ Expected<std::vector<std::string>> packed_names(const Safetensors& file, std::st
 Expected<QuantizedTensor> load_packed(const std::filesystem::path& path, std::string_view name = {});
 /// The same from a file that is read already; `file_name` is for messages.
 Expected<QuantizedTensor> load_packed(const Safetensors& file, std::string_view file_name, std::string_view name);
+
+/// A packed tensor that stays in its file and is read piece by piece. It is checked as load_packed() checks it, so
+/// open() reads the codes once if they have bits that carry no meaning.
+class PackedReader {
+ public:
+  static Expected<PackedReader> open(const std::filesystem::path& path, std::string_view name = {});
+
+  /// Everything but its codes and scales.
+  const QuantizedTensor& description() const noexcept { return description_; }
+  /// Copy bytes from `offset` on; may be called from several threads. Precondition: they are inside.
+  Expected<void> read_codes(std::uint64_t offset, std::span<std::byte> to) const {
+    return file_.read(*codes_, offset, to);
+  }
+  Expected<void> read_scales(std::uint64_t offset, std::span<std::byte> to) const {
+    return file_.read(*scales_, offset, to);
+  }
+
+ private:
+  Safetensors file_;
+  QuantizedTensor description_;
+  const SafetensorsTensor* codes_ = nullptr;  // in file_, where a move leaves them
+  const SafetensorsTensor* scales_ = nullptr;
+};
 
 }  // namespace bitcube

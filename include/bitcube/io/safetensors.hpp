@@ -48,6 +48,10 @@ class Safetensors {
   std::span<const std::byte> bytes(const SafetensorsTensor& tensor) const noexcept {
     return file_.bytes().subspan(data_offset_ + tensor.begin, tensor.size());
   }
+  /// Copies some of them, from the file itself: see MappedFile::read(). Precondition: they are inside the tensor.
+  Expected<void> read(const SafetensorsTensor& tensor, std::uint64_t offset, std::span<std::byte> to) const {
+    return file_.read(data_offset_ + tensor.begin + offset, to);
+  }
 
  private:
   friend Expected<Safetensors> parse_safetensors(MappedFile file, std::string_view name);

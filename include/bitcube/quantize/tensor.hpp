@@ -79,6 +79,8 @@ struct QuantizedTensor {
 /// Checks that a tensor made elsewhere keeps what QuantizedTensor promises, sizes above all. The functions below check
 /// it themselves.
 Expected<void> validate(const QuantizedTensor& tensor);
+/// The same for a tensor whose codes and scales are elsewhere: everything but their sizes.
+Expected<void> validate_description(const QuantizedTensor& tensor);
 
 /// The exact value of one lane of a line. Precondition: the tensor is valid, and the indices are inside it.
 Value dequantize_lane(const QuantizedTensor& tensor, uint64 line, uint64 lane) noexcept;
@@ -89,6 +91,7 @@ struct QuantizeOptions {
   const ScaleRule* scale_rule = &scale_rules[0];   // used by MX
   Rounding rounding = Rounding::rne;               // of the elements of MX and NVFP4; HiF4 follows its profile
   bool tensor_scale = false;                       // NVFP4 only: FP32 scale of the whole tensor, amax / 2688
+  std::optional<std::uint32_t> given_scale{};      // NVFP4 only: this scale instead, for a tensor that comes in parts
   Execution execution{};                           // threads and progress
 };
 
@@ -110,6 +113,9 @@ constexpr std::uint32_t hif4_source_word(const Format& source, uint64 word) noex
 /// Quantises a row-major tensor of little-endian words. Errors: a shape without dimensions, an axis outside it, a size
 /// that does not fit the shape, a source that is no float of whole bytes, a tensor scale for another format than NVFP4,
 /// a missing format, profile or rule, no memory. A tensor with a dimension of 0 gives no codes and no scales.
+///
+/// Lines of a tensor are a tensor of their own, and so are whole groups of one line: their codes and scales are those
+/// that they have in the whole. So one that is too large for the memory is quantised in parts (stream/quantize.hpp).
 Expected<QuantizedTensor> quantize(std::span<const std::byte> bytes, const Format& source,
                                    std::span<const uint64> shape, std::size_t axis,
                                    const QuantizeOptions& options = {});
@@ -119,6 +125,11 @@ Expected<QuantizedTensor> quantize(std::span<const std::byte> bytes, const Forma
 Expected<void> quantize_lines(std::span<const std::byte> bytes, const Format& source, std::span<const uint64> shape,
                               std::size_t axis, const QuantizeOptions& options, uint64 first_line, uint64 lines,
                               std::span<std::byte> codes, std::span<std::byte> scales);
+
+/// The largest finite magnitude among little-endian words of a float of whole bytes, or zero: with it
+/// nvfp4_tensor_scale() gives the tensor scale. Of words in several parts it is the largest of theirs.
+Expected<Real> largest_magnitude(std::span<const std::byte> words, const Format& source,
+                                 const Execution& execution = {});
 
 struct Dequantized {
   std::vector<std::byte> bytes;  // row-major in the logical shape, little-endian words
@@ -147,5 +158,36 @@ struct ErrorReport {
 /// invalid tensor. Squares must fit a double: |x| below 2^511.
 Expected<ErrorReport> measure(std::span<const std::byte> original, const QuantizedTensor& tensor,
                               const Execution& execution = {});
+
+/// What measure() sums: errors of the lanes of some groups, one lane after the other.
+struct ErrorSums {
+  uint64 non_finite = 0;
+  uint64 non_zero = 0;
+  double relative = 0;
+  double max_relative = 0;
+  double max_absolute = 0;
+  double signal = 0;
+  double noise = 0;
+
+  void add(const Value& x, const Value& y) noexcept;
+  void add(const ErrorSums& other) noexcept;
+};
+
+/// measure() of a tensor that comes in parts, which are tensors themselves: some lines, or some whole groups of one
+/// line. Together their groups must be those of the tensor in its order. The report is then that of measure() on the
+/// whole, bit for bit, wherever the tensor was cut.
+class ErrorMeter {
+ public:
+  /// As measure(). After an error the meter is of no use.
+  Expected<void> add(std::span<const std::byte> original, const QuantizedTensor& part, const Execution& execution = {});
+  ErrorReport report() const noexcept;
+
+ private:
+  // Groups are summed in blocks, and these in order: so the sums depend neither on threads nor on parts.
+  uint64 lanes_ = 0;
+  uint64 groups_ = 0;  // in the block that is not full yet
+  ErrorSums open_;     // ... and their sums
+  ErrorSums total_;    // of the full blocks
+};
 
 }  // namespace bitcube

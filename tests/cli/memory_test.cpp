@@ -1,0 +1,104 @@
+// Files larger than the memory that the commands may take. Their inputs are sparse, so they take no room on the disk.
+#include <sys/stat.h>
+
+#include <thread>
+
+#include "bitcube/io/packed.hpp"
+#include "cli/program.hpp"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define BITCUBE_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define BITCUBE_SANITIZED 1
+#endif
+#endif
+
+namespace bitcube::test {
+namespace {
+
+constexpr long kPromised = 300 * 1000;  // KiB
+constexpr long kLimit = 215 * 1000;     // a window, the program itself and many threads
+
+class Memory : public testing::Test {
+ protected:
+  void SetUp() override {
+#ifdef BITCUBE_SANITIZED
+    GTEST_SKIP() << "sanitizers take memory of their own";
+#endif
+  }
+
+  /// A .npy file of zeros.
+  std::string zeros(DType dtype, const std::vector<std::uint64_t>& shape) const {
+    const std::string path = dir_ / "zeros.npy";
+    const std::string header = npy_header(dtype, shape);
+    write_text(path, header);
+    std::uint64_t bytes = dtype_size(dtype);
+    for (const std::uint64_t extent : shape) bytes *= extent;
+    EXPECT_GT(bytes / 1024, kPromised) << "would fit into the memory";
+    std::filesystem::resize_file(path, header.size() + bytes);
+    return path;
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(Memory, QuantizeAlongTheLastAxisAndTheFirst) {
+  const std::string input = zeros(DType::kF64, {5120, 8192});
+  for (const std::string axis : {"0", "1"}) {
+    const Outcome outcome =
+        run({"quantize", input, "--format", "hif4", "--axis", axis, "-o", dir_ / "w.safetensors", "--json"});
+    EXPECT_TRUE(succeeds(outcome));
+    EXPECT_EQ(outcome.json()["bytes"]["codes"], 5120 * 8192 / 2);
+    EXPECT_LT(outcome.max_rss, kLimit) << "axis " << axis;
+  }
+}
+
+TEST_F(Memory, QuantizeRoundedElements) {
+  const std::string input = zeros(DType::kF64, {5120, 8192});
+  const Outcome outcome = run({"quantize", input, "--format", "nvfp4", "--tensor-scale", "--source-type", "fp32",
+                               "--axis", "0", "-o", dir_ / "w.safetensors"});
+  EXPECT_TRUE(succeeds(outcome));
+  EXPECT_LT(outcome.max_rss, kLimit);
+}
+
+TEST_F(Memory, Convert) {
+  const std::string input = zeros(DType::kF64, {5120, 8192});
+  const Outcome outcome = run({"convert", input, "--to", "e4m3", "-o", dir_ / "y.npy", "--json"});
+  EXPECT_TRUE(succeeds(outcome));
+  EXPECT_EQ(outcome.json()["count"], 5120 * 8192);
+  EXPECT_LT(outcome.max_rss, kLimit);
+}
+
+TEST_F(Memory, Dequantize) {
+  const std::vector<std::uint64_t> shape{5120, 8192};
+  for (const std::size_t axis : {std::size_t{0}, std::size_t{1}}) {
+    QuantizedTensor tensor;
+    tensor.profile = find_hif4_profile("pto");
+    tensor.shape = shape;
+    tensor.axis = axis;
+    const auto plan = plan_packed("w", "w", tensor);
+    ASSERT_TRUE(succeeds(plan));
+    write_text(dir_ / "w", plan->header);
+    std::filesystem::resize_file(dir_ / "w", plan->file_size());
+    // What comes out is counted and forgotten.
+    const std::string fifo = dir_ / ("out" + std::to_string(axis));
+    ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+    std::uint64_t size = 0;
+    std::thread reader([&] {
+      std::ifstream stream(fifo, std::ios::binary);
+      std::vector<char> piece(1 << 16);
+      while (stream.read(piece.data(), static_cast<std::streamsize>(piece.size())), stream.gcount() > 0) {
+        size += static_cast<std::uint64_t>(stream.gcount());
+      }
+    });
+    const Outcome outcome = run({"dequantize", dir_ / "w", "--to", "fp64", "-o", fifo, "--json"});
+    reader.join();
+    EXPECT_TRUE(succeeds(outcome));
+    EXPECT_EQ(size, npy_header(DType::kF64, shape).size() + 8 * 5120 * 8192);
+    EXPECT_LT(outcome.max_rss, kLimit) << "axis " << axis;
+  }
+}
+
+}  // namespace
+}  // namespace bitcube::test
