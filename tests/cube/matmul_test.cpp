@@ -80,12 +80,19 @@ TEST(Matmul, SameBytesForAnyThreadCount) {
 TEST(Matmul, ProgressReachesItsEnd) {
   test::Operands operands(6);
   const Matrix a = random_matrix(operands, e4m3, 130 * 2);
-  std::size_t last = 0;
-  MatmulOptions options;
-  options.execution.threads = 1;
-  options.execution.progress = [&](std::size_t done, std::size_t total) { last = done == total ? total : last; };
-  ASSERT_TRUE(matmul(a_operand(a, e4m3, 130, 2), b_operand(a, e4m3, 2, 130), options));
-  EXPECT_EQ(last, 9U);
+  for (const bool reference : {false, true}) {
+    std::size_t last = 0;
+    MatmulOptions options;
+    options.execution.threads = 1;
+    options.execution.reference = reference;
+    options.execution.progress = [&](std::size_t done, std::size_t total) {
+      EXPECT_EQ(done, last + 1);
+      EXPECT_LE(done, total);
+      last = done == total ? 1000 : done;
+    };
+    ASSERT_TRUE(matmul(a_operand(a, e4m3, 130, 2), b_operand(a, e4m3, 2, 130), options));
+    EXPECT_EQ(last, 1000U);
+  }
 }
 
 TEST(Matmul, Refusals) {

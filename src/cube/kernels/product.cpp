@@ -18,7 +18,7 @@ namespace bitcube::kernels {
 
 namespace {
 
-constexpr std::size_t b_block_bytes = std::size_t{8} << 20;   // packed B of one pass, about
+constexpr std::size_t b_block_bytes = std::size_t{8} << 20;    // packed B of one pass, about
 constexpr std::size_t a_block_bytes = std::size_t{256} << 10;  // packed A of one task at most, about
 
 std::size_t ceil_div(std::size_t a, std::size_t b) noexcept {
@@ -180,7 +180,8 @@ class Product {
 
     const std::size_t a_panel_bytes = kernels_.rows * pass_chunks_ * line_units * unit_bytes(choice_.method);
     const std::size_t a_panels = ceil_div(a_.lines, kernels_.rows);
-    // A panel of B is read once per task, so tasks are large; with several threads they are as many as can be shared out.
+    // A panel of B is read once per task, so tasks are large; with several threads they are as many as can be shared
+    // out.
     const std::size_t most = std::max<std::size_t>(1, a_block_bytes / a_panel_bytes);
     const std::size_t shares = thread_count(options_.execution) == 1 ? 1 : 2 * thread_count(options_.execution);
     task_panels_ = ceil_div(a_panels, ceil_div(ceil_div(a_panels, most), shares) * shares);

@@ -35,20 +35,23 @@ struct Codes {
   const std::uint8_t* line(std::size_t i) const noexcept { return bytes.data() + i * stride; }
 };
 
+/// The low bits of little-endian words that are as wide as Word or wider.
 template <typename Word>
 void load_words(const LaneView& lanes, std::size_t line, std::size_t count, std::size_t k0, std::size_t n,
                 Codes& to) noexcept {
-  const auto* from = lanes.data + (line * lanes.line_stride + k0 * lanes.lane_stride) * sizeof(Word);
+  const std::size_t from_bytes = lanes.lane_bits / 8;
+  const auto* from = lanes.data + (line * lanes.line_stride + k0 * lanes.lane_stride) * from_bytes;
+  const bool adjacent = lanes.lane_stride == 1 && from_bytes == sizeof(Word);
   for (std::size_t i = 0; i < count; ++i) {
     std::uint8_t* row = to.bytes.data() + i * to.stride;
-    if (lanes.lane_stride == 1) std::memcpy(row, from + i * lanes.line_stride * sizeof(Word), n * sizeof(Word));
+    if (adjacent) std::memcpy(row, from + i * lanes.line_stride * sizeof(Word), n * sizeof(Word));
     std::memset(row + n * sizeof(Word), 0, to.stride - n * sizeof(Word));
   }
-  if (lanes.lane_stride == 1) return;
+  if (adjacent) return;
   for (std::size_t k = 0; k < n; ++k) {  // in the order of a row-major B
     for (std::size_t i = 0; i < count; ++i) {
       std::memcpy(to.bytes.data() + i * to.stride + k * sizeof(Word),
-                  from + (i * lanes.line_stride + k * lanes.lane_stride) * sizeof(Word), sizeof(Word));
+                  from + (i * lanes.line_stride + k * lanes.lane_stride) * from_bytes, sizeof(Word));
     }
   }
 }
@@ -62,23 +65,19 @@ void load_nibbles(const LaneView& lanes, std::size_t line, std::size_t count, st
   }
 }
 
-void load_codes(const LaneView& lanes, std::size_t line, std::size_t count, std::size_t k0, std::size_t n,
+void load_codes(const Operand& side, std::size_t line, std::size_t count, std::size_t k0, std::size_t n,
                 Codes& to) noexcept {
-  to.word = lanes.lane_bits <= 8 ? 1 : lanes.lane_bits / 8;
+  const LaneView& lanes = side.lanes;
+  to.word = side.format->carrier_bits / 8U;
   to.stride = (n + slack) * to.word;
-  switch (lanes.lane_bits) {
-    case 4:
-      load_nibbles(lanes, line, count, k0, n, to);
-      break;
-    case 8:
-      load_words<std::uint8_t>(lanes, line, count, k0, n, to);
-      break;
-    case 16:
-      load_words<std::uint16_t>(lanes, line, count, k0, n, to);
-      break;
-    default:
-      load_words<std::uint32_t>(lanes, line, count, k0, n, to);
-      break;
+  if (lanes.lane_bits == 4) {
+    load_nibbles(lanes, line, count, k0, n, to);
+  } else if (to.word == 1) {
+    load_words<std::uint8_t>(lanes, line, count, k0, n, to);
+  } else if (to.word == 2) {
+    load_words<std::uint16_t>(lanes, line, count, k0, n, to);
+  } else {
+    load_words<std::uint32_t>(lanes, line, count, k0, n, to);
   }
 }
 
@@ -119,14 +118,14 @@ int floor_log2(float x) noexcept {  // of a finite x above 0
   return bits >= 0x00800000 ? static_cast<int>(bits >> 23) - 127 : bit_length(uint64{bits}) - 150;
 }
 
-/// Scale word of the group that holds lane k.
+/// Scale word of the group that holds lane k. The words of the view are as wide as a scale, or wider.
 inline std::uint32_t scale_word(const Operand& side, std::size_t line, std::size_t k) noexcept {
   const LaneView& scales = side.scales;
-  const bool hif4_side = side.format->type == DataType::hif4x2;
-  const std::size_t index = line * scales.line_stride + k / (hif4_side ? hif4_group_lanes : mx_group_lanes) * scales.lane_stride;
-  if (!hif4_side) return scales.data[index];
+  const std::size_t group = k / scale_group(*side.format);
+  const auto* at = scales.data + (line * scales.line_stride + group * scales.lane_stride) * (scales.lane_bits / 8);
+  if (side.format->type != DataType::hif4x2) return *at;
   std::uint32_t word = 0;
-  std::memcpy(&word, scales.data + 4 * index, sizeof word);
+  std::memcpy(&word, at, sizeof word);
   return word;
 }
 
@@ -235,9 +234,10 @@ void unpack_nibbles(const std::uint8_t* from, std::size_t n, std::uint8_t* to) {
 }
 
 /// load_codes(), with a fast way for lines of packed 4-bit lanes.
-void load_lines(const LaneView& v, std::size_t line, std::size_t count, std::size_t k0, std::size_t n, Codes& to) {
+void load_lines(const Operand& side, std::size_t line, std::size_t count, std::size_t k0, std::size_t n, Codes& to) {
+  const LaneView& v = side.lanes;
   if (v.lane_bits != 4 || v.lane_stride != 1 || v.line_stride % 2 != 0 || k0 % 2 != 0) {
-    return load_codes(v, line, count, k0, n, to);
+    return load_codes(side, line, count, k0, n, to);
   }
   to.word = 1;
   to.stride = n + slack;
@@ -680,7 +680,7 @@ void pack_i16(const PackRequest& r, std::size_t n, const std::uint8_t* codes, co
 /// k.
 bool lies_across(const PackRequest& r) {
   const LaneView& v = r.side->lanes;
-  if (!r.is_b || r.side->scaled() || v.line_stride != 1 || v.lane_bits < 8 || r.side->format->lane_bits < 8)
+  if (!r.is_b || r.side->scaled() || v.line_stride != 1 || v.lane_bits != r.side->format->lane_bits || v.lane_bits < 8)
     return false;
   switch (r.method) {
     case Method::f32_fma:
@@ -745,7 +745,7 @@ void pack_panel(const PackRequest& r, std::size_t width, std::size_t line, std::
     if (lies_across(r)) return pack_across(r, line, count, k0, n, to);
   }
   static thread_local Codes codes;
-  load_lines(r.side->lanes, line, count, k0, n, codes);
+  load_lines(*r.side, line, count, k0, n, codes);
   alignas(64) static thread_local std::array<Unit, most_lines*(chunk_units + slack)> lines;
   constexpr std::size_t stride = chunk_units + slack;
   const std::size_t per_unit = lanes_per_unit(r.method);
