@@ -211,12 +211,7 @@ Expected<Accumulators> multiply(const Operand& a, const Operand& b, const Matmul
 
   const Format& accumulator = *kind->accumulator;
   Accumulators out{&accumulator, a.lines, b.lines, {}};
-  if (options.c) {
-    out.words.assign(options.c->begin(), options.c->end());
-  } else {
-    out.words.assign(elements, 0);
-  }
-
+  out.words.resize(elements);
   const std::size_t group = options.group != 0 ? options.group : kind->group;
   if (!options.execution.reference) {
     const auto reference = [&](std::span<const std::size_t> rows, std::span<const std::size_t> cols) {
@@ -229,6 +224,11 @@ Expected<Accumulators> multiply(const Operand& a, const Operand& b, const Matmul
       multiply_by_reference(a, b, options, group, {rows, cols}, out, {.threads = options.execution.threads});
     };
     if (kernels::multiply(a, b, options, *kind, group, out, reference)) return out;
+  }
+  if (options.c) {
+    std::copy(options.c->begin(), options.c->end(), out.words.begin());
+  } else {
+    std::fill(out.words.begin(), out.words.end(), 0U);
   }
   const std::vector<std::size_t> rows = all_lines(a);
   const std::vector<std::size_t> cols = all_lines(b);

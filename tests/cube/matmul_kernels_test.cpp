@@ -246,7 +246,7 @@ class Comparison {
   std::string name_;
   std::vector<std::uint32_t> c_;
   std::vector<std::uint32_t> bias_;
-  std::vector<std::uint32_t> expected_;
+  Buffer<std::uint32_t> expected_;
   Accumulation kind_ = Accumulation::fma;
   std::size_t k_ = 0;
   bool with_c_ = false;

@@ -66,7 +66,7 @@ TEST(Matmul, SameBytesForAnyThreadCount) {
   test::Operands operands(5);
   const Matrix a = random_matrix(operands, e4m3, 150 * 40);
   const Matrix b = random_matrix(operands, e4m3, 40 * 90);
-  std::vector<std::uint32_t> first;
+  Buffer<std::uint32_t> first;
   for (const unsigned threads : {1U, 2U, 3U, 7U, 0U}) {
     MatmulOptions options;
     options.execution.threads = threads;

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "bitcube/buffer.hpp"
 #include "bitcube/cube/accumulate.hpp"
 #include "bitcube/expected.hpp"
 #include "bitcube/parallel.hpp"
@@ -28,7 +29,7 @@ struct Accumulators {
   const Format* format = nullptr;  // FP32, S32 or U32
   std::size_t rows = 0;
   std::size_t cols = 0;
-  std::vector<std::uint32_t> words;
+  Buffer<std::uint32_t> words;
 };
 
 struct MatmulOptions {

@@ -327,6 +327,18 @@ class Product {
     }
   }
 
+  /// C or +0.
+  void start(const Place& place) noexcept {
+    for (std::size_t r = 0; r < place.rows; ++r) {
+      const std::size_t at = (place.row + r) * out_.cols + place.col;
+      if (options_.c) {
+        std::memcpy(out_.words.data() + at, options_.c->data() + at, place.cols * sizeof(std::uint32_t));
+      } else {
+        std::memset(out_.words.data() + at, 0, place.cols * sizeof(std::uint32_t));
+      }
+    }
+  }
+
   void multiply_tile(const Place& place, std::size_t pass, Panels& a_block, std::size_t i, Panels& b_block,
                      std::size_t j) {
     constexpr std::size_t most = 14 * 32;
@@ -334,6 +346,7 @@ class Product {
     alignas(64) std::array<double, 2 * most>
         exact;  // three parts of f64 tiles, which are less than two thirds as large
     std::uint32_t* out = out_.words.data() + place.row * out_.cols + place.col;
+    if (pass == 0) start(place);
     const bool whole = place.rows == kernels_.rows && place.cols == kernels_.cols;
     Tile tile;
     tile.out = out;

@@ -14,7 +14,7 @@ namespace bitcube::kernels {
 /// Recomputes the outputs rows x cols from C and the operands, bias included, as the reference does.
 using ReferenceOutputs = std::function<void(std::span<const std::size_t> rows, std::span<const std::size_t> cols)>;
 
-/// out.words <- what matmul() delivers; out.words holds C or +0. `group` as in accumulate(). False where no kernel
+/// out.words <- what matmul() delivers; they need no value before. `group` as in accumulate(). False where no kernel
 /// serves the operands or the machine: nothing has happened then. The workspace does not grow with the matrices, except
 /// that `exact` holds one panel of B over all of K.
 bool multiply(const Operand& a, const Operand& b, const MatmulOptions& options, const ProductKind& kind,

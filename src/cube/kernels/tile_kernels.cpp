@@ -25,6 +25,23 @@ constexpr std::size_t most_lanes = 4 * chunk_units;
 constexpr std::size_t slack = 64;
 constexpr std::size_t most_lines = 32;
 
+/// The bits of the scale word that double quad h of a HiF4 group (numerics 8.1).
+alignas(64) constexpr std::array<std::uint32_t, 16> micro8_bits = [] {
+  std::array<std::uint32_t, 16> bits{};
+  for (unsigned h = 0; h < 16; ++h) bits[h] = 1U << (8 + h / 2);
+  return bits;
+}();
+alignas(64) constexpr std::array<std::uint32_t, 16> micro4_bits = [] {
+  std::array<std::uint32_t, 16> bits{};
+  for (unsigned h = 0; h < 16; ++h) bits[h] = 1U << (16 + h);
+  return bits;
+}();
+
+/// Scales that serve the integer sums of a group, which are below 2^16: with two scales of this range their product is
+/// an FP32 value, a multiple of 2^-148 below 2^118.
+constexpr float least_scale = 0x1p-72F;
+constexpr float most_scale = 0x1p51F;
+
 /// The codes of the lines of a panel, one code per word of 1, 2 or 4 bytes, zeros after the last lane.
 struct Codes {
   // A chunk is 1024 bytes of codes or less; with the slack behind it, words of 4 bytes take the most.
@@ -323,23 +340,13 @@ void decode_nibbles(const std::int8_t* table, const std::uint8_t* codes, std::si
 
 /// Doubles the lanes of a HiF4 group of quarters for each micro-exponent that is set (numerics 8.1): whole quads.
 void apply_micro_exponents(std::uint32_t word, std::int8_t* group) {
-  alignas(64) static constexpr std::array<std::uint32_t, 16> bits8 = [] {
-    std::array<std::uint32_t, 16> bits{};
-    for (unsigned h = 0; h < 16; ++h) bits[h] = 1U << (8 + h / 2);
-    return bits;
-  }();
-  alignas(64) static constexpr std::array<std::uint32_t, 16> bits4 = [] {
-    std::array<std::uint32_t, 16> bits{};
-    for (unsigned h = 0; h < 16; ++h) bits[h] = 1U << (16 + h);
-    return bits;
-  }();
   const auto scale = hn::Set(dw, word);
   for (std::size_t h = 0; h < 16; h += lanes) {
     auto* at = reinterpret_cast<std::uint8_t*>(group) + 4 * h;
     auto x = hn::LoadU(db, at);
-    const auto twice8 = hn::VecFromMask(dw, hn::TestBit(scale, hn::Load(dw, bits8.data() + h)));
+    const auto twice8 = hn::VecFromMask(dw, hn::TestBit(scale, hn::Load(dw, micro8_bits.data() + h)));
     x = hn::Add(x, hn::And(x, hn::BitCast(db, twice8)));
-    const auto twice4 = hn::VecFromMask(dw, hn::TestBit(scale, hn::Load(dw, bits4.data() + h)));
+    const auto twice4 = hn::VecFromMask(dw, hn::TestBit(scale, hn::Load(dw, micro4_bits.data() + h)));
     x = hn::Add(x, hn::And(x, hn::BitCast(db, twice4)));
     hn::StoreU(x, db, at);
   }
@@ -602,6 +609,66 @@ void add_offset(std::int8_t* x, std::size_t n, int offset) {
   std::memset(x + n, 0, slack);
 }
 
+/// Four 8-bit integers per unit from 4-bit codes, with scales and corrections, for groups of whole 32 lanes: pack_i8()
+/// in one pass.
+bool pack_nibbles(const PackRequest& r, std::size_t line, std::size_t k0, std::size_t n, const std::uint8_t* codes,
+                  const LineTarget& to, ExponentRange& range) {
+  const Operand& side = *r.side;
+  const bool is_hif4 = side.format->type == DataType::hif4x2;
+  const float unit = side.format->type == DataType::e2m1x2 ? 0.5F : 0.25F;
+  const bool needs_range = r.method == Method::i8_exact;
+  constexpr std::size_t step = 32;
+  const hn::CappedTag<std::uint8_t, step> d8;
+  const hn::Repartition<std::uint32_t, decltype(d8)> d32;
+  const hn::Repartition<std::uint64_t, decltype(d8)> d64;
+  constexpr std::size_t width = hn::MaxLanes(d8);
+  const auto table = hn::LoadDup128(d8, reinterpret_cast<const std::uint8_t*>(r.table));
+  const auto low = hn::Set(d8, 0x0F);
+  const auto flip = hn::Set(d8, 0x80);
+  const auto offset = hn::Set(d8, static_cast<std::uint8_t>(r.offset));
+  auto* out = static_cast<std::uint8_t*>(to.units);
+  bool good = true;
+  for (std::size_t k = 0, g = 0; k < n; ++g) {
+    const std::uint32_t word = is_hif4 ? scale_word(side, line, k0 + k) : 0;
+    float scale = scale_value(side, line, k0 + k) * unit;
+    auto any = hn::Zero(d8);
+    auto sum = hn::Zero(d64);
+    const std::size_t end = std::min(n, k + r.group);
+    std::size_t bytes = 0;
+    for (; k < end; k += step, bytes += step) {
+      for (std::size_t i = 0; i < step; i += width) {
+        auto x = hn::TableLookupBytes(table, hn::And(hn::LoadU(d8, codes + k + i), low));
+        if (is_hif4) {
+          const auto scale_bits = hn::Set(d32, word);
+          const std::size_t quad = (k + i) % hif4_group_lanes / 4;
+          const auto twice8 = hn::VecFromMask(d32, hn::TestBit(scale_bits, hn::LoadU(d32, micro8_bits.data() + quad)));
+          x = hn::Add(x, hn::And(x, hn::BitCast(d8, twice8)));
+          const auto twice4 = hn::VecFromMask(d32, hn::TestBit(scale_bits, hn::LoadU(d32, micro4_bits.data() + quad)));
+          x = hn::Add(x, hn::And(x, hn::BitCast(d8, twice4)));
+        }
+        any = hn::Or(any, x);
+        sum = hn::Add(sum, hn::SumsOf8(hn::Xor(x, flip)));  // signed plus 128 is unsigned
+        // After the last lane stand zeros of A, so it does not matter what B has there.
+        hn::StoreU(hn::Add(x, offset), d8, out + k + i);
+      }
+    }
+    k = end;
+    if (scale == scale && hn::AllTrue(d8, hn::Eq(any, hn::Zero(d8)))) scale = 0;  // the group adds zeros
+    if (scale > 0) {
+      good = good && scale >= least_scale && scale < most_scale;
+      if (needs_range) range.include(floor_log2(scale) - (is_hif4 ? 2 : 0), floor_log2(scale) + 1);
+    }
+    to.beside->scales[to.per_group(g)] = scale;
+    if (!r.is_b) {
+      const auto total = static_cast<std::uint32_t>(hn::GetLane(hn::SumOfLanes(d64, sum)));
+      const std::uint32_t signed_sum = total - 128U * static_cast<std::uint32_t>(bytes);
+      to.beside->sums[to.per_group(g)] =
+          static_cast<std::int32_t>(0U - signed_sum * static_cast<std::uint32_t>(r.other_offset));
+    }
+  }
+  return good;
+}
+
 /// Four 8-bit integers per unit, with scales and corrections. False where a scale is outside the range in which every
 /// product of two scales and a group sum is an FP32 value.
 bool pack_i8(const PackRequest& r, std::size_t line, std::size_t k0, std::size_t n, const std::uint8_t* codes,
@@ -626,9 +693,8 @@ bool pack_i8(const PackRequest& r, std::size_t line, std::size_t k0, std::size_t
       float scale = scale_value(side, line, k0 + k) * unit;
       if (scale == scale && all_zero(out + k, count)) scale = 0;  // whatever the scale, the group adds zeros
       if (scale > 0) {
-        // |sum| < 2^16, so |sum * scale * scale| < 2^118, a multiple of 2^-148.
         const int e = floor_log2(scale);
-        good = good && e >= -72 && e <= 50;
+        good = good && scale >= least_scale && scale < most_scale;
         range.include(is_hif4 ? e - 2 : e, e + 1);
       }
       to.beside->scales[to.per_group(g)] = scale;
@@ -777,7 +843,9 @@ void pack_panel(const PackRequest& r, std::size_t width, std::size_t line, std::
         case Method::i8_group:
         case Method::i8_exact:
         case Method::i8_modulo:
-          good = pack_i8(r, line + i, k0, n, from, target, range);
+          good = r.table != nullptr && r.group % 32 == 0 && r.method != Method::i8_modulo
+                     ? pack_nibbles(r, line + i, k0, n, from, target, range)
+                     : pack_i8(r, line + i, k0, n, from, target, range);
           break;
         case Method::i16_modulo:
           pack_i16(r, n, from, target);
