@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -21,7 +22,8 @@ namespace bitcube::bench {
 
 namespace {
 
-constexpr int kRuns = 11;  // of each side, in turn, after one that is not counted
+constexpr int kRuns = 11;             // of each side, in turn
+constexpr double kRunSeconds = 0.04;  // at least; short calls are repeated, so that the core reaches its steady state
 
 struct Row {
   std::string name;
@@ -32,10 +34,16 @@ struct Row {
   double spread = 0;  // of our times: (upper quartile - lower quartile) / median
 };
 
-double seconds(const std::function<void()>& run) {
+double seconds(const std::function<void()>& call, int calls) {
   const auto start = std::chrono::steady_clock::now();
-  run();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  for (int i = 0; i < calls; ++i) call();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / calls;
+}
+
+/// Calls in a run, from one that is not counted.
+int calls_in_run(const std::function<void()>& call) {
+  call();
+  return std::clamp(static_cast<int>(std::ceil(kRunSeconds / seconds(call, 1))), 1, 1000);
 }
 
 double quantile(std::vector<double> times, double q) {
@@ -46,13 +54,13 @@ double quantile(std::vector<double> times, double q) {
 /// Google Benchmark runs and filters; an iteration is one run of ours and one of the peer.
 void run(benchmark::State& state, const Comparison& comparison, std::vector<Row>& rows) {
   const Comparison::Runs runs = comparison.prepare();
-  runs.ours();
-  runs.peer();
+  const int our_calls = calls_in_run(runs.ours);
+  const int peer_calls = calls_in_run(runs.peer);
   std::vector<double> ours;
   std::vector<double> peer;
   for (auto _ : state) {
-    ours.push_back(seconds(runs.ours));
-    peer.push_back(seconds(runs.peer));
+    ours.push_back(seconds(runs.ours, our_calls));
+    peer.push_back(seconds(runs.peer, peer_calls));
     state.SetIterationTime(ours.back());
   }
   Row row{comparison.name, comparison.peer, comparison.unit};

@@ -21,6 +21,13 @@ namespace {
 constexpr std::size_t b_block_bytes = std::size_t{8} << 20;    // packed B of one pass, about
 constexpr std::size_t a_block_bytes = std::size_t{256} << 10;  // packed A of one task at most, about
 
+/// A row of a tile, in pieces that the compiler copies without a call.
+void copy_words(std::uint32_t* to, const std::uint32_t* from, std::size_t n) noexcept {
+  std::size_t i = 0;
+  for (; i + 4 <= n; i += 4) std::memcpy(to + i, from + i, 16);
+  for (; i < n; ++i) to[i] = from[i];
+}
+
 std::size_t ceil_div(std::size_t a, std::size_t b) noexcept {
   return a / b + (a % b != 0 ? 1 : 0);
 }
@@ -347,14 +354,16 @@ class Product {
         exact;  // three parts of f64 tiles, which are less than two thirds as large
     std::uint32_t* out = out_.words.data() + place.row * out_.cols + place.col;
     if (pass == 0) start(place);
+    // Rows of a matrix may lie in the same few sets of the cache, where panels displace them between two groups.
     const bool whole = place.rows == kernels_.rows && place.cols == kernels_.cols;
+    const bool in_place = whole && choice_.method != Method::i8_group;
     Tile tile;
     tile.out = out;
     tile.out_stride = out_.cols;
-    if (!whole) {
-      edge.fill(0);
+    if (!in_place) {
+      if (!whole) edge.fill(0);
       for (std::size_t r = 0; r < place.rows; ++r) {
-        std::memcpy(edge.data() + r * kernels_.cols, out + r * out_.cols, place.cols * sizeof(std::uint32_t));
+        copy_words(edge.data() + r * kernels_.cols, out + r * out_.cols, place.cols);
       }
       tile.out = edge.data();
       tile.out_stride = kernels_.cols;
@@ -362,8 +371,10 @@ class Product {
     if (is_exact(choice_.method)) {
       if (!judge_sums(a_block, i, b_block, j, tile)) return leave(place);
       // Minus zero adds nothing; integer sums have lost the signs of zeros, which finish_outputs() looks after.
-      exact.fill(0);
-      if (choice_.method == Method::f64_exact) std::fill_n(exact.data(), kernels_.rows * kernels_.cols, -0.0);
+      const std::size_t outputs = kernels_.rows * kernels_.cols;
+      const bool parts = choice_.method == Method::f64_exact;
+      std::fill_n(exact.data(), outputs, parts ? -0.0 : 0.0);
+      if (parts) std::fill_n(exact.data() + outputs, 2 * outputs, 0.0);
       tile.exact = exact.data();
     }
     for (std::size_t chunk = 0; chunk < pass_chunks_; ++chunk) {
@@ -383,9 +394,9 @@ class Product {
       kernels_.multiply(tile);
     }
     if (kernels_.finish != nullptr && !kernels_.finish(tile)) leave(place);
-    if (whole) return;
+    if (in_place) return;
     for (std::size_t r = 0; r < place.rows; ++r) {
-      std::memcpy(out + r * out_.cols, edge.data() + r * kernels_.cols, place.cols * sizeof(std::uint32_t));
+      copy_words(out + r * out_.cols, edge.data() + r * kernels_.cols, place.cols);
     }
   }
 
