@@ -26,8 +26,10 @@ void parallel_for(std::size_t count, const Execution& execution, const std::func
     for (std::size_t i = 0; i < count; ++i) step(i);
     return;
   }
+  const auto run = [&] { tbb::parallel_for(std::size_t{0}, count, step, tbb::simple_partitioner()); };
+  if (threads == tbb::info::default_concurrency()) return run();  // what oneTBB has ready
   tbb::task_arena arena(threads);
-  arena.execute([&] { tbb::parallel_for(std::size_t{0}, count, step, tbb::simple_partitioner()); });
+  arena.execute(run);
 }
 
 }  // namespace bitcube

@@ -75,7 +75,16 @@ struct Choice {
   Method method = Method::f32_fma;
   std::size_t group = 0;           // lanes; 0: the whole chunk
   bool products_must_fit = false;  // of PackRequest
+  bool sums_fit = false;           // of PackRequest
 };
+
+/// Bits from the lowest one of the smallest lane to the highest of the largest, where one scale serves a group.
+int lane_span(const Format& f) noexcept {
+  if (f.layout == Layout::dot_field) return 38;  // 2^-22 to 1.5 * 2^15
+  if (f.type == DataType::hif4x2) return 8;      // quarters below 32, E6M2's 3 bits
+  const Value smallest = decode(f, uint64{1} << f.low_zero_bits);
+  return floor_log2(decode(f, f.max_finite).real) + 1 - smallest.real.exponent;
+}
 
 std::optional<Choice> choose(const Operand& a, const Operand& b, Accumulation profile, const ProductKind& kind,
                              std::size_t group) {
@@ -99,8 +108,9 @@ std::optional<Choice> choose(const Operand& a, const Operand& b, Accumulation pr
       const bool whole_scales =
           (!a.scaled() || divides(group, scale_group(fa))) && (!b.scaled() || divides(group, scale_group(fb)));
       if (small && whole_scales && group % 16 == 0 && divides(group, 64)) return Choice{Method::i8_group, group};
-      if (group % 16 == 0 && divides(group, chunk_units)) return Choice{Method::f64_group, group};
-      return std::nullopt;
+      if (group % 16 != 0 || !divides(group, chunk_units)) return std::nullopt;
+      return Choice{Method::f64_group, group, false,
+                    whole_scales && lane_span(fa) + lane_span(fb) + ceil_log2(group) <= 53};
     }
     case Accumulation::exact:
       if (small) {
@@ -254,6 +264,7 @@ class Product {
     PackRequest r{.side = &side, .method = choice_.method, .is_b = is_b};
     r.group = choice_.group == 0 ? chunk_lanes_ : choice_.group;
     r.products_must_fit = choice_.products_must_fit;
+    r.sums_fit = choice_.sums_fit;
     if (side.format->lane_bits == 4) r.table = is_b ? b_table_.data() : a_table_.data();
     // Dot products of bytes take signed lanes of A and unsigned ones of B, those of 16-bit integers signed ones.
     int offset_a = 0;
@@ -312,8 +323,7 @@ class Product {
         const Place place = place_of(first_a + i, first_b + j);
         prefetch(place_of(first_a + (i + 1 < a_panels ? i + 1 : 0),
                           first_b + (i + 1 < a_panels || j + 1 == b_panels ? j : j + 1)));
-        multiply_tile(place, pass, *a_block, i, b_block, j);
-        if (last) finish_outputs(place);
+        multiply_tile(place, pass, last, *a_block, i, b_block, j);
       }
     }
   }
@@ -346,7 +356,7 @@ class Product {
     }
   }
 
-  void multiply_tile(const Place& place, std::size_t pass, Panels& a_block, std::size_t i, Panels& b_block,
+  void multiply_tile(const Place& place, std::size_t pass, bool last, Panels& a_block, std::size_t i, Panels& b_block,
                      std::size_t j) {
     constexpr std::size_t most = 14 * 32;
     alignas(64) std::array<std::uint32_t, most> edge;
@@ -387,13 +397,14 @@ class Product {
       const std::size_t per_unit = lanes_per_unit(choice_.method);
       tile.units = ceil_div(lanes_in(pass * pass_chunks_ + chunk), per_unit);
       tile.group_units = choice_.group == 0 ? chunk_units : choice_.group / per_unit;
-      if (choice_.method == Method::f64_group) {
+      if (choice_.method == Method::f64_group && !choice_.sums_fit) {
         const int bits = a_block.range(i, chunk).span + b_block.range(j, chunk).span + ceil_log2(choice_.group);
         tile.sums_are_exact = bits <= 53;
       }
       kernels_.multiply(tile);
     }
     if (kernels_.finish != nullptr && !kernels_.finish(tile)) leave(place);
+    if (last) finish_outputs(place, tile);
     if (in_place) return;
     for (std::size_t r = 0; r < place.rows; ++r) {
       copy_words(out + r * out_.cols, edge.data() + r * kernels_.cols, place.cols);
@@ -422,14 +433,17 @@ class Product {
     return true;
   }
 
-  void finish_outputs(const Place& place) {
+  void finish_outputs(const Place& place, const Tile& tile) {
     bool unsettled = false;
-    for (std::size_t r = place.row; r < place.row + place.rows; ++r) {
-      const std::size_t at = r * out_.cols + place.col;
-      std::uint32_t* row = out_.words.data() + at;
+    if (!options_.c && !options_.bias && tile.out_stride == kernels_.cols) {
+      return kernels_.add_bias(tile.out, nullptr, kernels_.rows * kernels_.cols);
+    }
+    for (std::size_t r = 0; r < place.rows; ++r) {
+      std::uint32_t* row = tile.out + r * tile.out_stride;
       if (options_.c && loses_zero_signs()) {
-        for (std::size_t c = 0; c < place.cols; ++c) {
-          unsettled = unsettled || ((*options_.c)[at + c] == 0x80000000 && row[c] << 1 == 0);
+        const std::uint32_t* c = options_.c->data() + (place.row + r) * out_.cols + place.col;
+        for (std::size_t i = 0; i < place.cols; ++i) {
+          unsettled = unsettled || (c[i] == 0x80000000 && row[i] << 1 == 0);
         }
       }
       kernels_.add_bias(row, options_.bias ? options_.bias->data() + place.col : nullptr, place.cols);

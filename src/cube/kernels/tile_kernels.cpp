@@ -551,6 +551,7 @@ void pack_f64(const PackRequest& r, std::size_t line, std::size_t k0, std::size_
       const auto x = hn::PromoteTo(dd, hn::LoadU(dh, values.data() + k + i));
       hn::StoreU(hn::Mul(x, by), dd, out + k + i);
     }
+    if (r.sums_fit) continue;
     const Magnitudes m = magnitudes(values.data() + k, count);
     ExponentRange here;
     if (m.largest != 0 && scale == scale) {

@@ -73,6 +73,7 @@ struct PackRequest {
   Method method = Method::f32_fma;
   bool is_b = false;
   std::size_t group = 0;               // lanes per group
+  bool sums_fit = false;               // f64_group: the formats alone say that no sum of a group can round
   bool products_must_fit = false;      // f32_two_step as fma: every product with a like line must be an FP32 value
   const std::int8_t* table = nullptr;  // i8 methods on 4-bit lanes: their integers
   int offset = 0;                      // i8, i16: added to every lane of this side before it is packed
