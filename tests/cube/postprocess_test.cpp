@@ -131,7 +131,7 @@ TEST(Reduction, Vectors) {
 }
 
 Accumulators row_matrix(const Format& f, const std::uint32_t* words, std::size_t count) {
-  return {&f, 1, count, std::vector<std::uint32_t>(words, words + count)};
+  return {&f, 1, count, Buffer<std::uint32_t>(words, words + count)};
 }
 
 // The table of numerics 5.7, through the matrix function.
@@ -246,7 +246,7 @@ TEST(PostprocessMatrix, FlagsOfAllElementsAreCollected) {
 // A bad argument is an error value, whatever it is.
 TEST(PostprocessMatrix, InconsistentArguments) {
   PostprocessOptions o;
-  EXPECT_FALSE(postprocess(Accumulators{&fp32, 2, 3, std::vector<std::uint32_t>(5)}, o));
+  EXPECT_FALSE(postprocess(Accumulators{&fp32, 2, 3, Buffer<std::uint32_t>(5)}, o));
   EXPECT_FALSE(postprocess(Accumulators{&fp32, std::size_t{1} << 40, std::size_t{1} << 40, {}}, o));
   EXPECT_FALSE(postprocess(Accumulators{nullptr, 0, 0, {}}, o));
   EXPECT_FALSE(postprocess(Accumulators{&fp32, 0, 3, {}}, o));
