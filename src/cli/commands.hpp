@@ -18,6 +18,7 @@ void add_study(CLI::App& root, const Console& console, Action& action);
 void add_asm(CLI::App& root, const Console& console, Action& action);
 void add_disasm(CLI::App& root, const Console& console, Action& action);
 void add_run(CLI::App& root, const Console& console, Action& action);
+void add_completion(CLI::App& root, const Console& console, Action& action);
 
 /// Marks the arguments of `convert` that are negative numbers (-1, -0x1p3, -inf), so that CLI11 takes none of them for
 /// an option.
