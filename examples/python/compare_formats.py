@@ -26,7 +26,8 @@ sqnr = {name: t.error(weights[0]).sqnr for name, t in tensors.items()}
 print(f"weights {weights[0].shape[0]} x {weights[0].shape[1]}")
 print(f"{'format':11} {'bits':>5}  {'SQNR':>8}  {'max relative error':>18}")
 for name in sorted(formats, key=lambda n: (bits[n], -sqnr[n])):
-    print(f"{name:11} {bits[name]:5.2f}  {sqnr[name]:5.2f} dB  {tensors[name].error(weights[0]).max_relative_error:18.4g}")
+    worst = tensors[name].error(weights[0]).max_relative_error
+    print(f"{name:11} {bits[name]:5.2f}  {sqnr[name]:5.2f} dB  {worst:18.4g}")
 
 
 # %% The whole network, quantised and multiplied bit-exactly

@@ -17,7 +17,7 @@ _NATIVE = {
     "float64": "FP64", "float32": "FP32", "float16": "FP16", "bfloat16": "BF16",
     "int64": "S64", "int32": "S32", "int16": "S16", "int8": "S8",
     "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8",
-}  # yapf: disable
+}
 
 
 def format_named(argument: str, name: Any) -> Format:

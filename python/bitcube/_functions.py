@@ -292,7 +292,7 @@ def postprocess(acc: Any, mode: Union[str, int] = "NoQuant", *, scale: Any = Non
 
 
 _FLOATS = {"float64": "FP64", "float32": "FP32", "float16": "FP16", "bfloat16": "BF16",
-           "fp64": "FP64", "fp32": "FP32", "fp16": "FP16", "bf16": "BF16"}  # yapf: disable
+           "fp64": "FP64", "fp32": "FP32", "fp16": "FP16", "bf16": "BF16"}
 
 
 def _float_format(dtype: Any) -> str:

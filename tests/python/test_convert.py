@@ -161,7 +161,7 @@ def test_threads_change_nothing(rng):
     (([object()], "e4m3"), TypeError, "x: object elements"),
     ((1.0, 7), TypeError, "to: a format is named by a str, not by int"),
     ((1.0, "e4m3", 1), TypeError, "rounding: a str, not int"),
-])  # yapf: disable
+])
 def test_errors(arguments, error, message):
     with pytest.raises(error) as caught:
         bitcube.convert(*arguments)

@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-
-import pytest
+import time
 
 import bitcube
 from bitcube import _bitcube
@@ -98,13 +97,21 @@ def test_arguments_that_are_numbers_or_names_may_be_given_by_name():
         assert inspect.signature(function).parameters["threads"].kind is inspect.Parameter.KEYWORD_ONLY
 
 
+def comm(process):
+    """The name of a process as the kernel knows it."""
+    with open(f"/proc/{process.pid}/comm", encoding="utf-8") as file:
+        return file.read().strip()
+
+
 def test_interrupts_end_the_program():
     """SIGINT reaches the program, which took the place of Python."""
     process = subprocess.Popen([sys.executable, "-m", "bitcube", "convert", "--to", "bf16", "-"],
                                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
-        while not open(f"/proc/{process.pid}/comm", encoding="utf-8").read().startswith("bitcube"):
-            pass
+        give_up = time.monotonic() + 20
+        while comm(process) != "bitcube" and time.monotonic() < give_up:
+            time.sleep(0.01)
+        assert comm(process) == "bitcube"
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == -signal.SIGINT and process.stderr.read() == b""
     finally:

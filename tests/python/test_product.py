@@ -227,7 +227,7 @@ Q = bitcube.quantize(np.ones((4, 64), np.float32), "hif4")
     ((np.ones((2, 0), np.float32), np.ones((0, 2), np.float32)), {}, ValueError, ""),
     ((F, F.T), {"pre_quant": "REQ9"}, ValueError, "mode: no such thing as 'REQ9'; choose from NoQuant"),
     ((F, F.T), {"pre_quant": "REQ8", "scale": 1}, ValueError, ""),
-])  # yapf: disable
+])
 def test_errors_of_products(arguments, options, error, message):
     with pytest.raises(error) as caught:
         bitcube.matmul(*arguments, **options)
@@ -261,7 +261,7 @@ def test_errors_of_products(arguments, options, error, message):
     ({"group_max": 0}, ValueError, "group_max: 0 columns"),
     ({"row_max": True, "row_max_init": np.zeros(3, np.int32)}, ValueError, "row_max_init: shape (3), but it must be"),
     ({"row_max": True, "row_max_init": np.zeros(2)}, TypeError, "row_max_init: float64, but the accumulator is S32"),
-])  # yapf: disable
+])
 def test_errors_of_the_post_process(options, error, message):
     with pytest.raises(error) as caught:
         bitcube.postprocess(np.ones((2, 2), np.int32), **options)

@@ -149,7 +149,7 @@ def test_views_keep_the_tensor_and_cannot_change_it():
     (np.ones(4, np.uint8), {"format": "hif4", "from_": "s8"}, TypeError, "x: uint8 elements"),
     (np.ones(4), {"format": "hif4", "source_type": "e2m1"}, ValueError, "FP64 does"),
     (np.ones(4, bool), {"format": "hif4"}, TypeError, "x: bool elements"),
-])  # yapf: disable
+])
 def test_errors(x, options, error, message):
     with pytest.raises(error) as caught:
         bitcube.quantize(x, **options)

@@ -42,13 +42,13 @@ LONG = {
     "matmul": lambda: bitcube.matmul(M, M.T, accumulate="exact", threads=1),
     "postprocess": lambda: bitcube.postprocess(ACC, relu_param=0.5, threads=1),
     "run": lambda: new_machine().run(PROGRAM),
-}  # yapf: disable
+}
 
 
 @pytest.mark.parametrize("what", LONG)
 def test_other_threads_go_on(what):
-    """While the call lasts, which is tens of milliseconds, another thread counts. With the GIL held, it could count only
-    before and after: no try would have counts in the middle."""
+    """While the call lasts, which is tens of milliseconds, another thread counts. With the GIL held, it could count
+    only before and after: no try would have counts in the middle."""
     call = LONG[what]
     call()
     best = 0.0
