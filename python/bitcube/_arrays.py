@@ -8,7 +8,7 @@ from typing import Any, Optional, Tuple
 import numpy as np
 
 from . import _bitcube
-from ._types import Format
+from ._types import Array, Format
 
 _FORMATS = {f["name"]: Format(**f) for f in _bitcube.formats()}
 
@@ -26,7 +26,7 @@ def format_named(argument: str, name: Any) -> Format:
     return _FORMATS[_bitcube.format(argument, name)["name"]]
 
 
-def words(x: Any, argument: str) -> Tuple[np.ndarray, str]:
+def words(x: Any, argument: str) -> Tuple[Array, str]:
     """The array in C order and little-endian, and the name of its dtype; bfloat16 of ml_dtypes as uint16."""
     array = np.asarray(x)
     name = array.dtype.name
@@ -38,7 +38,7 @@ def words(x: Any, argument: str) -> Tuple[np.ndarray, str]:
     return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C"), name
 
 
-def typed(x: Any, argument: str, from_: Optional[str], from_argument: str = "from_") -> Tuple[np.ndarray, str]:
+def typed(x: Any, argument: str, from_: Optional[str], from_argument: str = "from_") -> Tuple[Array, str]:
     """The same, and the format of the elements: what `from_` says, or what the dtype means."""
     array, dtype = words(x, argument)
     if from_ is None:
@@ -51,7 +51,7 @@ def typed(x: Any, argument: str, from_: Optional[str], from_argument: str = "fro
     return array, f.name
 
 
-def check_lanes(array: np.ndarray, f: Format, argument: str) -> None:
+def check_lanes(array: Array, f: Format, argument: str) -> None:
     """Lanes of 4 bits in bytes: what is above a lane must be zeros, or in signed arrays copies of the sign."""
     if f.lanes_per_carrier == 1:
         return
@@ -63,7 +63,7 @@ def check_lanes(array: np.ndarray, f: Format, argument: str) -> None:
         raise ValueError(f"{argument}: element {odd[0]} is 0x{word:02X}, beyond a lane of {f.name}")
 
 
-def accumulators(x: Any, argument: str) -> Optional[np.ndarray]:
+def accumulators(x: Any, argument: str) -> Optional[Array]:
     return None if x is None else words(x, argument)[0]
 
 

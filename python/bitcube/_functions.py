@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _bitcube
 from ._arrays import accumulators, count, format_named, text, typed, words
-from ._types import BlockFormat, ErrorReport, Flags, Format, Result
+from ._types import Array, BlockFormat, ErrorReport, Flags, Format, Result
 
 _PathLike = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
@@ -32,7 +32,7 @@ def choices() -> Dict[str, Tuple[str, ...]]:
 
 
 def convert(x: Any, to: str, rounding: Optional[str] = None, saturate: bool = False, profile: str = "pto",
-            from_: Optional[str] = None, *, threads: int = 0) -> Tuple[np.ndarray, Flags]:
+            from_: Optional[str] = None, *, threads: int = 0) -> Tuple[Array, Flags]:
     """Converts every element as TCVT does, with one rounding.
 
     x         an array of any shape and layout, or what ``numpy.asarray`` takes
@@ -59,13 +59,14 @@ def convert(x: Any, to: str, rounding: Optional[str] = None, saturate: bool = Fa
 class QuantizedTensor:
     """A tensor in a block format, with every choice that made it. :func:`quantize` and :func:`load` make them."""
 
-    __slots__ = ("_tensor",)
+    __slots__ = ("_tensor", )
+    _tensor: _bitcube.Tensor
 
     def __init__(self, *_: Any) -> None:
         raise TypeError("a QuantizedTensor comes from bitcube.quantize() or bitcube.load()")
 
     @classmethod
-    def _wrap(cls, tensor: Any) -> "QuantizedTensor":
+    def _wrap(cls, tensor: _bitcube.Tensor) -> "QuantizedTensor":
         self = object.__new__(cls)
         self._tensor = tensor
         return self
@@ -112,12 +113,12 @@ class QuantizedTensor:
         return None if word is None else float(np.uint32(word).view(np.float32))
 
     @property
-    def codes(self) -> np.ndarray:
+    def codes(self) -> Array:
         """uint8, [other dimensions..., bytes of a line]: two lanes per byte in 4-bit formats, even lane low. A view."""
         return self._tensor.codes
 
     @property
-    def scales(self) -> np.ndarray:
+    def scales(self) -> Array:
         """[other dimensions..., groups of a line]: uint32 words of HiF4, uint8 E8M0 or E4M3 of the others. A view."""
         return self._tensor.scales
 
@@ -126,7 +127,7 @@ class QuantizedTensor:
         """Bytes of codes and scales together."""
         return self._tensor.nbytes
 
-    def dequantize(self, dtype: Any = "float32", rounding: Optional[str] = None, *, threads: int = 0) -> np.ndarray:
+    def dequantize(self, dtype: Any = "float32", rounding: Optional[str] = None, *, threads: int = 0) -> Array:
         """The values, in the logical shape: float32, float64, float16, or ``"bf16"`` as uint16 bits.
 
         Each is exact until one rounding to ``dtype`` (RNE, where ``rounding`` is None). Raises ValueError for another
@@ -135,7 +136,7 @@ class QuantizedTensor:
         return self.dequantize_with_flags(dtype, rounding, threads=threads)[0]
 
     def dequantize_with_flags(self, dtype: Any = "float32", rounding: Optional[str] = None, *,
-                              threads: int = 0) -> Tuple[np.ndarray, Flags]:
+                              threads: int = 0) -> Tuple[Array, Flags]:
         """The same, with the flags of all conversions together."""
         out, flags = self._tensor.dequantize(_float_format(dtype), text(rounding, "rounding"),
                                              count(threads, "threads"))
@@ -330,7 +331,7 @@ def _integers(value: Any, argument: str, low: int, high: int, dtype: type) -> An
     return int(value) if array.ndim == 0 else _columns(array, argument).astype(dtype)
 
 
-def _columns(array: np.ndarray, argument: str) -> np.ndarray:
+def _columns(array: Array, argument: str) -> Array:
     if array.ndim == 2 and array.shape[0] == 1:
         array = array[0]
     if array.ndim != 1:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import numpy as np
 
 from . import _bitcube
 from ._arrays import count, format_named, typed
-from ._types import Check, Fault, Flags, Outcome, RunResult, Tile
+from ._types import Array, Check, Fault, Flags, Outcome, RunResult, Tile
 
 _U64 = 1 << 64
 
@@ -294,11 +294,11 @@ def _raises(faults: str) -> bool:
     return faults == "raise"
 
 
-def _tile(tile: Optional[dict]) -> Optional[Tile]:
+def _tile(tile: Optional[Dict[str, Any]]) -> Optional[Tile]:
     return None if tile is None else Tile(**tile)
 
 
-def _tile_words(data: Any, type_: Optional[str]) -> Tuple[np.ndarray, str]:
+def _tile_words(data: Any, type_: Optional[str]) -> Tuple[Array, str]:
     array, source = typed(data, "data", type_, "type")
     if array.ndim != 2:
         raise ValueError(f"data: a Tile has rows and columns, but this has shape {array.shape}")

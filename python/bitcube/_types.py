@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
+
+Array = np.ndarray[Any, Any]
 
 
 class Flags(enum.IntFlag):
@@ -55,9 +57,9 @@ class BlockFormat(NamedTuple):
 class Result(NamedTuple):
     """What the post-process delivers for an M x N matrix."""
 
-    d: np.ndarray  #: M x N; BF16 as uint16, HiF8 and E4M3 as uint8, S4X2 as int8 or, packed, M x ceil(N / 2) of uint8
-    row_max: Optional[np.ndarray]  #: M x 1 accumulators, where asked for
-    group_max: Optional[np.ndarray]  #: M x ceil(N / group_max) accumulators, where asked for
+    d: Array  #: M x N; BF16 as uint16, HiF8 and E4M3 as uint8, S4X2 as int8 or, packed, M x ceil(N / 2) of uint8
+    row_max: Optional[Array]  #: M x 1 accumulators, where asked for
+    group_max: Optional[Array]  #: M x ceil(N / group_max) accumulators, where asked for
     flags: Flags  #: of all elements and reductions together; the product itself records none
 
 
@@ -91,7 +93,7 @@ class Fault(Exception):
         self.legal = legal
 
     @classmethod
-    def _from(cls, fault: Optional[dict]) -> Optional["Fault"]:
+    def _from(cls, fault: Optional[Dict[str, Any]]) -> Optional["Fault"]:
         return None if fault is None else cls(**fault)
 
 
@@ -101,8 +103,8 @@ class Tile(NamedTuple):
     type: str
     layout: str
     capacity: int  #: bytes
-    data: np.ndarray  #: valid rows x valid columns, one lane each, with the dtype of its format
-    defined: np.ndarray  #: bool of the same shape: whether the element holds a value
+    data: Array  #: valid rows x valid columns, one lane each, with the dtype of its format
+    defined: Array  #: bool of the same shape: whether the element holds a value
     text: str  #: such as "FP32 CUBE_M16 16 x 8"
     sha256: str  #: of the elements, as `bitcube run` prints it
 
