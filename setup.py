@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -36,6 +37,8 @@ class CMakeBuild(build_ext):
         jobs = str(self.parallel or os.cpu_count() or 1)
         subprocess.run(["cmake", "--build", str(tree), "--target", "bitcube_python_package", "-j", jobs], check=True)
         package = tree / "python" / "bitcube"
+        if not (package / ("_bitcube" + sysconfig.get_config_var("EXT_SUFFIX"))).exists():
+            sys.exit(f"{tree} is not built for {sys.executable}; see BITCUBE_PYTHON_EXECUTABLE in docs/python.md")
         target = ROOT / "python" / "bitcube" if self.inplace else Path(self.build_lib) / "bitcube"
         for source in package.rglob("*"):
             is_source = (ROOT / "python" / "bitcube" / source.name).exists() and source.parent == package
