@@ -1,0 +1,79 @@
+// What the parts of the Python extension share. The extension takes C-contiguous little-endian arrays and names; the
+// package in python/bitcube makes them from whatever a caller has. Nothing here decides a bit.
+#pragma once
+
+#include <fmt/format.h>
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bitcube/expected.hpp"
+#include "bitcube/numeric/format.hpp"
+#include "bitcube/numeric/rounding.hpp"
+
+namespace bitcube::python {
+
+namespace py = pybind11;
+
+/// The value, or its error as a ValueError.
+template <typename T>
+T value_of(Expected<T> result) {
+  if (!result) throw py::value_error(result.error().message);
+  return *std::move(result);
+}
+inline void value_of(const Expected<void>& result) {
+  if (!result) throw py::value_error(result.error().message);
+}
+
+/// work() while other Python threads run. It must not touch a Python object.
+template <typename Work>
+auto without_gil(const Work& work) {
+  const py::gil_scoped_release release;
+  return work();
+}
+
+/// The row of a table by the table's own function; `argument` is for the message.
+template <typename Table, typename Find>
+const typename Table::value_type& look_up(std::string_view argument, std::string_view name, const Table& table,
+                                          const Find& find) {
+  const typename Table::value_type* row = find(name);
+  if (row != nullptr) return *row;
+  std::vector<std::string_view> names;
+  for (const auto& r : table) names.push_back(r.name);
+  throw py::value_error(
+      fmt::format("{}: no such thing as '{}'; choose from {}", argument, name, fmt::join(names, ", ")));
+}
+const Format& format_named(std::string_view argument, std::string_view name);
+std::optional<Rounding> rounding_named(const std::optional<std::string>& name);
+
+/// The bytes of a C-contiguous array.
+std::span<const std::byte> bytes_of(const py::array& array);
+/// Its 32-bit or 64-bit words.
+template <typename Word>
+std::span<const Word> words_of(const py::array& array) {
+  return {static_cast<const Word*>(array.data()), static_cast<std::size_t>(array.nbytes()) / sizeof(Word)};
+}
+std::vector<uint64> shape_of(const py::array& array);
+
+/// An array for words of this format, one lane each, and its bytes.
+py::array new_array(const Format& format, const std::vector<uint64>& shape);
+template <typename Byte>
+std::span<Byte> writable(py::array& array) {
+  return {static_cast<Byte*>(array.mutable_data()), static_cast<std::size_t>(array.nbytes()) / sizeof(Byte)};
+}
+
+void add_tables(py::module_& module);
+void add_convert(py::module_& module);
+void add_tensor(py::module_& module);
+void add_product(py::module_& module);
+void add_machine(py::module_& module);
+
+}  // namespace bitcube::python
