@@ -1,6 +1,6 @@
-// bitcube for SystemVerilog: DPI-C imports of libbitcube.so, numbers and bit vectors only. Every function that returns an
-// int returns a status: OK, or why there is no result; bitcube_last_error() then says more. bitcube.h and bitcube_dpi.h
-// describe the functions.
+// bitcube for SystemVerilog: DPI-C imports of libbitcube.so, numbers and bit vectors only. Every function that returns
+// an int returns a status: OK, or why there is no result; bitcube_last_error() then says more. bitcube.h and
+// bitcube_dpi.h describe the functions.
 package bitcube_pkg;
 
   typedef enum int {

@@ -1,5 +1,6 @@
-// One lane of the post-process in mode QF322B8_PRE, rounding to nearest even: FP32 accumulator times FP19 scale, rounded
-// and saturated to 9 bits, plus a 9-bit offset, to S8 with saturation or wrapped. Three stages, one element per cycle.
+// One lane of the post-process in mode QF322B8_PRE, rounding to nearest even: FP32 accumulator times FP19 scale,
+// rounded and saturated to 9 bits, plus a 9-bit offset, to S8 with saturation or wrapped. Three stages, one element per
+// cycle.
 //
 // The scale is positive and normal; whoever loads it checks that. Flags: {NX, UF, OF, DZ, NV}.
 module qf322b8_lane #(
