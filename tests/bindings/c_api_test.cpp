@@ -6,13 +6,16 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bindings/handles.hpp"
 #include "bitcube/cube/matrix_operand.hpp"
 #include "bitcube/cube/postprocess_matrix.hpp"
 #include "bitcube/isa/codes.hpp"
@@ -734,7 +737,17 @@ TEST(CApi, Postprocess) {
 
 // ---- Machine
 
+/// Profiles by name: the shared library has tables of its own.
+machine::State with_profiles_of(machine::State state, const machine::State& other) {
+  EXPECT_EQ(state.options.accumulation->name, other.options.accumulation->name);
+  EXPECT_EQ(state.options.conversion->name, other.options.conversion->name);
+  state.options.accumulation = other.options.accumulation;
+  state.options.conversion = other.options.conversion;
+  return state;
+}
+
 void expect_same_state(const bitcube_core* c, const machine::State& state) {
+  EXPECT_TRUE(with_profiles_of(c->core.state(), state) == state);
   std::uint64_t tpc = 0;
   std::uint32_t flags = 0;
   ASSERT_EQ(bitcube_core_tpc(c, &tpc), BITCUBE_OK);
@@ -804,6 +817,49 @@ void expect_same_fault(const bitcube_fault& c, const std::optional<machine::Faul
   EXPECT_EQ(c.pe, fault->pe);
   EXPECT_EQ(std::string(c.text), program::explain(*fault, rejection).substr(0, 511));
 }
+
+/// What a test saw of each member.
+struct Seen {
+  int tiles = 0;
+  int stores = 0;
+  int flags = 0;
+  int waiting = 0;
+  int started = 0;
+  int completed = 0;
+  int header_changed = 0;
+  int faults = 0;
+};
+void expect_same_outcome(const bitcube_outcome& c, const machine::Outcome& o, Seen& seen) {
+  expect_same_fault(c.fault, o.fault, o.rejection);
+  EXPECT_EQ(c.waiting_for, o.waiting_for ? static_cast<int>(*o.waiting_for) : -1);
+  EXPECT_EQ(c.header_changed == 1, o.header_changed);
+  EXPECT_EQ(c.completed == 1, o.completed);
+  EXPECT_EQ(c.started == 1, o.started);
+  EXPECT_EQ(c.flags, bits_of(o.flags));
+  EXPECT_EQ(c.tiles, o.tiles.size());
+  EXPECT_EQ(c.stores, o.stores);
+  seen.tiles += !o.tiles.empty();
+  seen.stores += o.stores != 0;
+  seen.flags += o.flags != Flags::none;
+  seen.waiting += o.waiting_for.has_value();
+  seen.started += o.started;
+  seen.completed += o.completed;
+  seen.header_changed += o.header_changed;
+  seen.faults += o.fault.has_value();
+}
+
+constexpr const char* kWaiting = R"(
+.option wait_on_pending on
+.shared S9 FP16 16 8 = all 1.0
+.tile all M#1 CUBE_M16 FP16 16 16 = all 1.0
+.pending S9
+BSTART.TMATMUL FP16
+B.FPATR 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+B.DIM 64, ->LB0; B.DIM 8, ->LB1; B.DIM 16, ->LB2
+B.IOS S9, mask=1111
+B.IOT M#1, mask=1111, <last>, ->N<3>
+BSTOP
+)";
 
 void expect_same_run(const bitcube_run_result& c, const program::RunResult& r) {
   EXPECT_EQ(c.end, static_cast<int>(r.end));
@@ -879,7 +935,7 @@ TEST(CApi, RunsTheExamplePrograms) {
 
 TEST(CApi, RunsProgramsThatDoNotEndWell) {
   for (const char* text : {".expect gpr 0 a0 == 5\nBSTART.TMATMUL FP16\n", "BSTART.TMATMUL FP16\nBSTOP\n",
-                           "B.DIM zero, 2, ->LB0\n", ".word 0xFFFFFFFF\n", ".byte 1\n", ""}) {
+                           "B.DIM zero, 2, ->LB0\n", ".word 0xFFFFFFFF\n", ".byte 1\n", kWaiting, ""}) {
     SCOPED_TRACE(text);
     const auto parsed = program::Program::parse(text, "program");
     bitcube_program* made = nullptr;
@@ -909,6 +965,7 @@ TEST(CApi, StepsWords) {
   Random random(9);
   const auto program = program::Program::load(BITCUBE_SOURCE_DIR "/examples/programs/first.s");
   ASSERT_TRUE(program);
+  Seen seen;
   for (int round = 0; round < 200; ++round) {
     bitcube_core_options o{};
     o.absolute_names = random.code(2);
@@ -958,22 +1015,13 @@ TEST(CApi, StepsWords) {
     ASSERT_EQ(bitcube_core_write(c.get(), 0x8010, "\1\2\3", 3), BITCUBE_OK);
     expect_same_state(c.get(), core.state());
 
-    bool product = false;
     for (const program::Line& line : program->lines()) {
       std::uint64_t word = line.word.bits;
       if (random.one_in(20)) word ^= std::uint64_t{1} << random.below(32);
       const machine::Outcome expected = core.step(word);
       bitcube_outcome outcome{};
       ASSERT_EQ(bitcube_core_step(c.get(), word, &outcome), BITCUBE_OK);
-      expect_same_fault(outcome.fault, expected.fault, expected.rejection);
-      EXPECT_EQ(outcome.waiting_for, expected.waiting_for ? static_cast<int>(*expected.waiting_for) : -1);
-      EXPECT_EQ(outcome.header_changed == 1, expected.header_changed);
-      EXPECT_EQ(outcome.completed == 1, expected.completed);
-      EXPECT_EQ(outcome.started == 1, expected.started);
-      EXPECT_EQ(outcome.flags, bits_of(expected.flags));
-      EXPECT_EQ(outcome.tiles, expected.tiles.size());
-      EXPECT_EQ(outcome.stores, expected.stores);
-      product = product || outcome.completed == 1;
+      expect_same_outcome(outcome, expected, seen);
     }
     expect_same_state(c.get(), core.state());
 
@@ -992,6 +1040,48 @@ TEST(CApi, StepsWords) {
     EXPECT_EQ(bitcube_core_read(c.get(), 0x9000, &byte, 1), BITCUBE_REFUSED);
     EXPECT_STREQ(bitcube_last_error(), "address 0x9000 is not mapped");
   }
+  EXPECT_GT(seen.completed, 20);
+  EXPECT_GT(seen.faults, 20);
+}
+
+// Every program as far as n steps, and then one more: so every instruction is one that is stepped.
+TEST(CApi, StepsAtTpc) {
+  std::vector<std::string> texts{kWaiting};
+  for (const char* name : {"first", "memory", "w1", "w4", "w9"}) {
+    std::ifstream file(std::string(BITCUBE_SOURCE_DIR "/examples/programs/") + name + ".s");
+    texts.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  }
+  Seen seen;
+  for (const std::string& text : texts) {
+    const auto program = program::Program::parse(text, "program");
+    ASSERT_TRUE(program) << program.error().message;
+    bitcube_program* made = nullptr;
+    ASSERT_EQ(bitcube_program_new(text.c_str(), nullptr, nullptr, &made), BITCUBE_OK);
+    const ProgramHandle p(made);
+    bool go_on = true;
+    for (std::uint64_t n = 1; go_on; ++n) {
+      machine::Core core;
+      const program::RunResult ran = program::run(*program, core, {.max_steps = n});
+      go_on = ran.end == program::RunResult::End::limit;
+      const CoreHandle c = new_core();
+      bitcube_run_result result{};
+      ASSERT_EQ(bitcube_core_run(c.get(), p.get(), n, &result), BITCUBE_OK);
+      expect_same_run(result, ran);
+      const machine::Outcome expected = core.step();
+      bitcube_outcome outcome{};
+      ASSERT_EQ(bitcube_core_step_at_tpc(c.get(), &outcome), BITCUBE_OK);
+      expect_same_outcome(outcome, expected, seen);
+      EXPECT_TRUE(with_profiles_of(c->core.state(), core.state()) == core.state());
+    }
+  }
+  EXPECT_GT(seen.tiles, 3);
+  EXPECT_GT(seen.stores, 0);
+  EXPECT_GT(seen.flags, 0);
+  EXPECT_GT(seen.waiting, 0);
+  EXPECT_GT(seen.started, 3);
+  EXPECT_GT(seen.completed, 3);
+  EXPECT_GT(seen.header_changed, 10);
+  EXPECT_GT(seen.faults, 0);
 }
 
 TEST(CApi, AssemblesAndDisassembles) {
