@@ -42,7 +42,7 @@ check: bootstrap
 	@ctest --preset $(PRESET) -j $(JOBS)
 
 format:
-	@git ls-files '*.hpp' '*.cpp' | xargs clang-format -i
+	@git ls-files '*.hpp' '*.cpp' '*.h' '*.c' | xargs clang-format -i
 
 # clang-tidy reads what clang would be told: no options of g++, no precompiled headers.
 tidy: bootstrap
