@@ -300,7 +300,7 @@ py::tuple matmul_operands(const py::object& a_side, const py::object& b_side, co
     options.bias = words_of<std::uint32_t>(array);
   }
   finish.check(*kind.accumulator, rows, cols);
-  return finish.run(*kind.accumulator, rows, cols, threads, [&]() -> Expected<std::vector<std::uint32_t>> {
+  return finish.run(*kind.accumulator, rows, cols, threads, [&]() -> Expected<Buffer<std::uint32_t>> {
     auto accumulators = matmul(a, b, options);
     if (!accumulators) return accumulators.error();
     return std::move(accumulators->words);
