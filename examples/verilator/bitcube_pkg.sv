@@ -30,6 +30,10 @@ package bitcube_pkg;
   import "DPI-C" function string bitcube_version();
   import "DPI-C" function string bitcube_last_error();
 
+  // The name of a code in a table of bitcube.h: 0 types, 1 roundings, 2 conversion profiles, 6 PreQuant modes. Only for
+  // codes that exist.
+  import "DPI-C" function string bitcube_name(input int table_number, input int code);
+
   // FP32 narrowed to FP19, and the carrier word of a mode from an FP19 scale and an offset.
   import "DPI-C" function int unsigned bitcube_fp32_to_fp19(input int unsigned word);
   import "DPI-C" function int bitcube_scale_carrier(input int mode, input int unsigned fp19_scale, input int offset,

@@ -238,6 +238,23 @@ module lane_tb;
     int unsigned bits;
     bit [2047:0] lanes;
     bit [255:0] codes;
+    type_e t;
+    rounding_e r;
+    profile_e p;
+    string name;
+    t = t.first();
+    for (int i = 0; i < t.num(); ++i, t = t.next()) begin
+      name = bitcube_name(0, int'(t));
+      check(name.toupper() == t.name(), name);
+    end
+    r = RNE;
+    for (int i = 1; i < r.num(); ++i, r = r.next()) check(bitcube_name(1, int'(r)) == r.name(), r.name());
+    p = p.first();
+    for (int i = 0; i < p.num(); ++i, p = p.next()) begin
+      name = bitcube_name(2, int'(p));
+      check({"PROFILE_", name.toupper()} == p.name(), p.name());
+    end
+    check(bitcube_name(6, QF322B8_PRE) == "QF322B8_PRE", "the mode of the lane");
     expect_ok(bitcube_dpi_convert(FP32, E4M3, 64'h3F880000, RNE, 0, PROFILE_OCP, word, bits));
     check(word == 64'h38 && flags_text(flags_t'(bits[4:0])) == "NX", "1.0625 to E4M3 is a tie");
     check(bitcube_fp32_to_fp19(32'h3F801000) == 32'h1FC00, "a tie to even");
