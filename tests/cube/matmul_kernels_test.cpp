@@ -445,6 +445,87 @@ TEST(MatmulKernels, NoDoubleRounding) {
   }
 }
 
+/// An FP32 row times ones.
+std::uint32_t row_sum(const std::vector<std::uint32_t>& row, std::uint32_t c, Accumulation kind, bool reference) {
+  const std::vector<std::uint32_t> ones(row.size(), 0x3F800000);
+  const auto operand = [&](const std::vector<std::uint32_t>& words) {
+    return Operand{.format = &fp32,
+                   .lines = 1,
+                   .k = words.size(),
+                   .lanes = {reinterpret_cast<const std::uint8_t*>(words.data()), 32, words.size(), 1},
+                   .scales = {}};
+  };
+  const std::vector<std::uint32_t> start{c};
+  MatmulOptions options;
+  options.profile = &profile_of(kind);
+  options.c = start;
+  options.execution = {.threads = 1, .reference = reference};
+  const auto d = matmul(operand(row), operand(ones), options);
+  return d ? d->words[0] : 0;
+}
+
+/// Large terms that cancel and leave a tie to a term that two binary64 numbers have lost on the way.
+TEST(MatmulKernels, WhatCancellationLeavesDecidesTies) {
+  const std::uint32_t big = 0x5D800000;  // 2^60
+  const std::uint32_t one = 0x3F800000;
+  const std::uint32_t half_ulp = 0x33800000;  // 2^-24
+  const std::uint32_t tiny = 0x17800000;      // 2^-80
+  const std::uint32_t minus = 0x80000000;
+  test::for_each_target([&](const std::string& target) {
+    const auto exact = [](const std::vector<std::uint32_t>& row, std::uint32_t c) {
+      return row_sum(row, c, Accumulation::exact, false);
+    };
+    EXPECT_EQ(exact({big, one, half_ulp, tiny, big | minus}, 0), 0x3F800001U) << target;
+    EXPECT_EQ(exact({big, one, half_ulp, tiny | minus, big | minus}, 0), 0x3F800000U) << target;
+    EXPECT_EQ(exact({big, one, 0x34000000, half_ulp, tiny | minus, big | minus}, 0), 0x3F800001U) << target;
+    EXPECT_EQ(exact({big, one, half_ulp, tiny}, big | minus), 0x3F800001U) << target;
+  });
+}
+
+/// Random rows of powers of two far apart, of full significands, of pairs that cancel, and of zeros of both signs.
+TEST(MatmulKernels, FarApartCancellingAndSparse) {
+  const std::vector<int> exponents{0, 0, 60, -60, -23, -24, -25, -80, -126, -140, 100};
+  for (const DataType type : {DataType::fp32, DataType::bf16, DataType::hf32, DataType::e5m2}) {
+    const Format& f = format_of(type);
+    for (unsigned kind_of_data = 0; kind_of_data < 4; ++kind_of_data) {
+      const bool scaled = type == DataType::e5m2;
+      const std::size_t k = 70;
+      Comparison comparison({type, scaled, type, scaled, {}}, Data::plain, Layout::lines, 64, 24, k, 90 + kind_of_data);
+      test::Operands operands(500 + kind_of_data);
+      const auto far = [&](bool full) {
+        const uint64 fraction = full                 ? operands.raw() & low_mask(23)
+                                : operands.chance(3) ? uint64{1} << operands.below(23)
+                                                     : 0;
+        const Real x{.negative = operands.chance(2),
+                     .significand = (uint64{1} << 23) | fraction,
+                     .exponent = exponents[operands.below(exponents.size())] - 23};
+        return encode(f, x, {.saturate = true}).bits;
+      };
+      const uint64 sign = uint64{1} << f.sign_bit();
+      const uint64 one = encode(f, Real{.significand = 1}, {}).bits;
+      for (std::size_t line = 0; line < 64; ++line) {
+        for (std::size_t i = 0; i < k; ++i) {
+          uint64 x = far(kind_of_data == 1);
+          if (kind_of_data == 2 && i % 2 == 1 && !operands.chance(5))
+            x = comparison.a.operand.lanes(line, i - 1) ^ sign;
+          if (kind_of_data == 3 && !operands.chance(20)) x = operands.chance(2) ? sign : 0;
+          comparison.a.put(line, i, x);
+        }
+      }
+      for (std::size_t line = 0; line < 24; ++line) {
+        for (std::size_t i = 0; i < k; ++i) comparison.b.put(line, i, kind_of_data == 1 ? far(true) : one);
+      }
+      for (const Accumulation kind : kFloatProfiles) {
+        for (const bool with_c : {false, true}) {
+          comparison.expect(kind, k, with_c, false);
+          test::for_each_target([&](const std::string& target) { EXPECT_TRUE(comparison.same(64, 24)) << target; },
+                                false);
+        }
+      }
+    }
+  }
+}
+
 /// Group lengths that an operation may ask for, beside the natural one.
 TEST(MatmulKernels, OtherGroupLengths) {
   using enum DataType;

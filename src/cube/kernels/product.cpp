@@ -5,7 +5,9 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -241,11 +243,16 @@ class Product {
     }
     if (!bad_rows.empty()) reference(bad_rows, all_cols);
     if (!bad_cols.empty() && !good_rows.empty()) reference(good_rows, bad_cols);
+    // Tiles side by side share the decoding of their rows.
+    std::map<std::size_t, std::vector<std::size_t>> cols_of;
     for (const Place& tile : left_) {
-      std::vector<std::size_t> rows;
-      std::vector<std::size_t> cols;
-      for (std::size_t r = 0; r < tile.rows; ++r) rows.push_back(tile.row + r);
-      for (std::size_t c = 0; c < tile.cols; ++c) cols.push_back(tile.col + c);
+      for (std::size_t c = 0; c < tile.cols; ++c) cols_of[tile.row].push_back(tile.col + c);
+    }
+    for (auto& [row, cols] : cols_of) {
+      std::sort(cols.begin(), cols.end());
+      cols.erase(std::unique(cols.begin(), cols.end()), cols.end());
+      std::vector<std::size_t> rows(std::min(kernels_.rows, a_.lines - row));
+      std::iota(rows.begin(), rows.end(), row);
       reference(rows, cols);
     }
   }
@@ -304,6 +311,15 @@ class Product {
     }
   }
 
+  /// A thread keeps its panels of A for the next block, unless `exact` over a long K has made them large.
+  struct ReleaseLarge {
+    std::optional<Panels>& panels;
+    bool large;
+    ~ReleaseLarge() {
+      if (large) panels.reset();
+    }
+  };
+
   void multiply_block(std::size_t first_a, std::size_t a_panels, std::size_t first_b, std::size_t b_panels,
                       std::size_t pass, bool last, Panels& b_block) {
     thread_local std::optional<Panels> a_block;
@@ -318,6 +334,7 @@ class Product {
     for (std::size_t p = 0; p < a_panels; ++p) {
       pack(request_a_, a_, kernels_.rows, first_a + p, pass, *a_block, p, bad_a_);
     }
+    const ReleaseLarge release{a_block, pass_chunks_ > 8};
     for (std::size_t j = 0; j < b_panels; ++j) {
       for (std::size_t i = 0; i < a_panels; ++i) {
         const Place place = place_of(first_a + i, first_b + j);

@@ -1027,8 +1027,11 @@ void multiply_f64_wide(const Tile& tile) {
 bool add_wide(float* out, const double* high, const double* low, const double* lost) {
   const TwoSum upper = two_sum(hn::PromoteTo(dd, hn::LoadU(dh, out)), hn::LoadU(dd, high));
   const TwoSum lower = two_sum(upper.rest, hn::LoadU(dd, low));
-  // The sum of the losses has itself rounded, by less than 2^-20 of it for any K that fits memory.
-  const DoubleVec error = hn::Mul(hn::Add(hn::LoadU(dd, lost), hn::Abs(lower.rest)), hn::Set(dd, 1 + 0x1p-20));
+  // The sum of the losses has itself rounded, by less than 2^-20 of it for any K that fits memory. Adding an error to
+  // the sum rounds as well, and must not round it away: one more unit in the last place of the sum sees to that.
+  const DoubleVec lost_in_all = hn::Mul(hn::Add(hn::LoadU(dd, lost), hn::Abs(lower.rest)), hn::Set(dd, 1 + 0x1p-20));
+  const DoubleVec padded = hn::Add(lost_in_all, hn::Mul(hn::Abs(lower.sum), hn::Set(dd, 0x1p-52)));
+  const DoubleVec error = hn::IfThenElseZero(hn::Gt(lost_in_all, hn::Zero(dd)), padded);
   alignas(64) std::array<double, lanes64> errors;
   alignas(64) std::array<float, lanes64> plain;
   alignas(64) std::array<float, lanes64> least;
