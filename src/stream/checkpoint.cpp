@@ -152,17 +152,20 @@ Expected<void> CheckpointQuantizer::Impl::plan() {
   for (const std::string& name : files->unlisted) {
     warnings.push_back(fmt::format("tensor {}: the index does not name it; the new index will", quote_text(name)));
   }
-  // Within a file that was looked at; parts of one may be tensors of another.
-  std::map<std::string, std::string_view> names;
+  // Within a file that was looked at; here the parts of one may be tensors of another.
+  std::map<std::string_view, std::string_view> plain;
   for (const CheckpointTensor& t : tensors) {
-    std::vector<std::string> parts{t.tensor.name};
-    if (t.source != nullptr) parts = {t.tensor.name + ".codes", t.tensor.name + ".scales"};
-    for (std::string& part : parts) {
-      const auto [before, is_new] = names.emplace(std::move(part), t.file);
-      if (is_new) continue;
+    if (t.source == nullptr) plain.emplace(t.tensor.name, t.file);
+  }
+  for (const CheckpointTensor& t : tensors) {
+    if (t.source == nullptr) continue;
+    for (const std::string_view suffix : {".codes", ".scales"}) {
+      const std::string part = t.tensor.name + std::string(suffix);
+      const auto found = plain.find(part);
+      if (found == plain.end()) continue;
       return Error{fmt::format(
-          "{}: tensor {} of {}: its part would be {}, but {} has a tensor of this name; leave one out", path.string(),
-          quote_text(t.tensor.name), quote_text(t.file), quote_text(before->first), quote_text(before->second))};
+          "{}: tensor {} of {} would have the part {}, but {} has a tensor of this name; leave one out", path.string(),
+          quote_text(t.tensor.name), quote_text(t.file), quote_text(part), quote_text(found->second))};
     }
   }
   include->report_unused(warnings);
