@@ -501,7 +501,9 @@ Expected<MixedPlan> plan_mixed(std::string_view file_name, const Safetensors* be
     }
   }
   std::set<std::string_view> names;
-  for (const MixedTensor& mixed : tensors) names.insert(mixed.plain.name);
+  for (const MixedTensor& mixed : tensors) {
+    if (!mixed.packed) names.insert(mixed.plain.name);
+  }
   std::vector<SafetensorsTensor> parts;
   bool any_packed = false;
   for (const MixedTensor& mixed : tensors) {

@@ -21,7 +21,7 @@ using stream::CheckpointQuantizer;
 using stream::CheckpointResult;
 
 const std::vector<TestTensor> kEveryType{{"w.f64", "F64", {64, 66}},
-                                         {"w.f32", "F32", {3, 64, 65}},
+                                         {"w.f32", "F32", {64, 64, 65}},
                                          {"w.f16", "F16", {64, 64}},
                                          {"w.bf16", "BF16", {70, 130}},
                                          {"b", "BF16", {128}},
@@ -46,6 +46,24 @@ const std::vector<TestTensor> kEveryType{{"w.f64", "F64", {64, 66}},
                                          {"c64", "C64", {64, 64}},
                                          {"fnuz", "F8_E4M3FNUZ", {64, 64}},
                                          {"odd", "Q5", {64, 65}}};
+
+CheckpointOptions along(std::int64_t axis) {
+  CheckpointOptions options;
+  options.axis = axis;
+  return options;
+}
+
+CheckpointOptions choose(std::vector<std::string> include, std::vector<std::string> exclude = {}, uint64 min_dim = 64,
+                         uint64 min_rank = 2) {
+  CheckpointOptions options;
+  options.include = std::move(include);
+  options.exclude = std::move(exclude);
+  options.min_dim = min_dim;
+  options.min_rank = min_rank;
+  return options;
+}
+
+const CheckpointOptions kDefaults;
 
 class Checkpoint : public testing::Test {
  protected:
@@ -102,7 +120,7 @@ TEST_F(Checkpoint, EveryTypeIsQuantisedOrCopied) {
   ASSERT_TRUE(succeeds(source));
   for (const std::string_view name : {"hif4", "mxfp8-e4m3", "nvfp4"}) {
     for (const std::int64_t axis : {-1, 0}) {
-      CheckpointOptions options{.axis = axis};
+      CheckpointOptions options = along(axis);
       options.quantize.format = find_block_format(name);
       options.quantize.tensor_scale = name == "nvfp4";
       const auto work = CheckpointQuantizer::plan(path("in.safetensors"), options);
@@ -156,7 +174,7 @@ TEST_F(Checkpoint, EveryTypeIsQuantisedOrCopied) {
 TEST_F(Checkpoint, NeitherThreadsNorWindowsShow) {
   write_checkpoint(path("in.safetensors"), kEveryType);
   for (const std::int64_t axis : {-1, 0}) {
-    CheckpointOptions options{.axis = axis};
+    CheckpointOptions options = along(axis);
     options.quantize.execution.threads = 1;
     quantize(options, "one");
     options.quantize.execution.threads = 2;
@@ -172,16 +190,16 @@ TEST_F(Checkpoint, Selection) {
                                             {"conv", "F32", {64, 64, 3}},
                                             {"norm", "F32", {64}}});
   using Names = std::vector<std::string>;
-  EXPECT_EQ(selected({}), (Names{"a.q", "a.k", "embed"}));
-  EXPECT_EQ(selected({.include = {"^a\\."}}), (Names{"a.q", "a.k"}));
-  EXPECT_EQ(selected({.include = {"^a\\.", "bed"}}), (Names{"a.q", "a.k", "embed"}));
-  EXPECT_EQ(selected({.exclude = {"q$", "bed"}}), (Names{"a.k"}));
-  EXPECT_EQ(selected({.include = {"^a"}, .exclude = {"k"}}), (Names{"a.q"}));
-  EXPECT_EQ(selected({.min_dim = 65}), Names{});
-  EXPECT_EQ(selected({.min_dim = 3}), (Names{"a.q", "a.k", "embed", "conv"}));
-  EXPECT_EQ(selected({.min_rank = 1}), (Names{"a.q", "a.k", "embed", "norm"}));
-  EXPECT_EQ(selected({.min_rank = 3, .min_dim = 0}), (Names{"conv"}));
-  const auto work = CheckpointQuantizer::plan(path("in.safetensors"), {.include = {"xyz"}, .exclude = {"norm", "u"}});
+  EXPECT_EQ(selected(kDefaults), (Names{"a.q", "a.k", "embed"}));
+  EXPECT_EQ(selected(choose({"^a\\."})), (Names{"a.q", "a.k"}));
+  EXPECT_EQ(selected(choose({"^a\\.", "bed"})), (Names{"a.q", "a.k", "embed"}));
+  EXPECT_EQ(selected(choose({}, {"q$", "bed"})), (Names{"a.k"}));
+  EXPECT_EQ(selected(choose({"^a"}, {"k"})), (Names{"a.q"}));
+  EXPECT_EQ(selected(choose({}, {}, 65)), Names{});
+  EXPECT_EQ(selected(choose({}, {}, 3)), (Names{"a.q", "a.k", "embed", "conv"}));
+  EXPECT_EQ(selected(choose({}, {}, 64, 1)), (Names{"a.q", "a.k", "embed", "norm"}));
+  EXPECT_EQ(selected(choose({}, {}, 0, 3)), (Names{"conv"}));
+  const auto work = CheckpointQuantizer::plan(path("in.safetensors"), choose({"xyz"}, {"norm", "u"}));
   ASSERT_TRUE(succeeds(work));
   EXPECT_EQ(work->warnings(), (Names{"--include \"xyz\": matches no tensor", "--exclude \"u\": matches no tensor",
                                      "no tensor is selected; all are copied"}));
@@ -190,16 +208,19 @@ TEST_F(Checkpoint, Selection) {
 TEST_F(Checkpoint, Refuses) {
   const std::string in = path("in.safetensors");
   write_checkpoint(in, {{"a", "F32", {64, 64}}, {"a.codes", "F32", {1}}});
-  EXPECT_TRUE(plan_fails({.include = {"("}}, R"(--include: "(" is no regular expression of RE2: missing ): ()"));
-  EXPECT_TRUE(plan_fails({.exclude = {"(x{1000}){1000}"}},
+  EXPECT_TRUE(plan_fails(choose({"("}), R"(--include: "(" is no regular expression of RE2: missing ): ()"));
+  EXPECT_TRUE(plan_fails(choose({}, {"(x{1000}){1000}"}),
                          R"(--exclude: "(x{1000}){1000}" is no regular expression of RE2: invalid repetition size: )"
                          "{1000}"));
-  EXPECT_TRUE(plan_fails({}, in + R"(: tensor "a": its part would be "a.codes", but there is a tensor of this name; )"
-                                  "leave one out"));
+  EXPECT_TRUE(
+      plan_fails(kDefaults, in + R"(: tensor "a": its part would be "a.codes", but there is a tensor of this name; )"
+                                 "leave one out"));
+  write_checkpoint(in, {{"a", "F32", {64, 64}}, {"a.codes", "F32", {64, 64}}});
+  EXPECT_EQ(selected(kDefaults).size(), 2U);  // no part of the one is the other, which will have another name
   write_checkpoint(in, {{"a", "F32", {64, 64}}});
-  EXPECT_TRUE(plan_fails({.axis = 2}, in + R"(: tensor "a": it has 2 dimensions, but no axis 2; give another axis, or )"
-                                           "exclude it"));
-  auto work = CheckpointQuantizer::plan(in, {});
+  EXPECT_TRUE(plan_fails(along(2), in + R"(: tensor "a": it has 2 dimensions, but no axis 2; give another axis, or )"
+                                        "exclude it"));
+  auto work = CheckpointQuantizer::plan(in, kDefaults);
   ASSERT_TRUE(succeeds(work));
   EXPECT_TRUE(fails_with(work->run(in), in + ": is also an input; write the output to another file"));
   std::filesystem::create_symlink(in, path("link"));
@@ -211,14 +232,14 @@ TEST_F(Checkpoint, Refuses) {
 TEST_F(Checkpoint, PatternsTakeNoTimeAndNoStack) {
   // With a matcher that backtracks the first would take years, and the second the whole stack.
   write_checkpoint(path("in.safetensors"), {{std::string(1'000'000, 'a') + "!", "F32", {64, 64}}});
-  EXPECT_EQ(selected({.include = {"(a*)*b"}}), std::vector<std::string>{});
-  EXPECT_EQ(selected({.include = {"(a|aa)*!$"}}).size(), 1U);
+  EXPECT_EQ(selected(choose({"(a*)*b"})), std::vector<std::string>{});
+  EXPECT_EQ(selected(choose({"(a|aa)*!$"})).size(), 1U);
 }
 
 TEST_F(Checkpoint, QuantisedOnceMore) {
   write_checkpoint(path("in.safetensors"), {{"a", "F32", {64, 64}}, {"b", "BF16", {64, 128}}});
-  quantize({.include = {"a"}}, "first.safetensors");
-  CheckpointOptions options{};
+  quantize(choose({"a"}), "first.safetensors");
+  CheckpointOptions options;
   options.quantize.format = find_block_format("mxfp4");
   quantize(options, "second.safetensors", "first.safetensors");
   const auto file = read_safetensors(path("second.safetensors"));
@@ -235,7 +256,7 @@ TEST_F(Checkpoint, FinishedTensorsAreNotDoneAgain) {
   write_checkpoint(path("in.safetensors"), kEveryType);
   const std::string before = read_text(path("in.safetensors"));
   for (const bool scale : {false, true}) {
-    CheckpointOptions options{};
+    CheckpointOptions options;
     if (scale) options.quantize.format = find_block_format("nvfp4");
     options.quantize.tensor_scale = scale;
     const auto whole_results = quantize(options, "whole");
@@ -276,43 +297,44 @@ TEST_F(Checkpoint, FinishedTensorsAreNotDoneAgain) {
 TEST_F(Checkpoint, WhatChangedIsDoneAnew) {
   const std::vector<TestTensor> tensors{{"a", "F32", {64, 64}}, {"b", "F32", {64}}};
   write_checkpoint(path("in.safetensors"), tensors);
-  quantize({}, "whole");
+  quantize(kDefaults, "whole");
   const std::string whole = read_text(path("whole"));
   // Other arguments.
-  CheckpointOptions other{};
+  CheckpointOptions other;
   other.quantize.profile = find_hif4_profile("paper");
-  for (const CheckpointOptions& options :
-       {other, CheckpointOptions{.axis = 0}, CheckpointOptions{.min_dim = 63}, CheckpointOptions{.exclude = {"x"}}}) {
+  for (const CheckpointOptions& options : {other, along(0), choose({}, {}, 63), choose({}, {"x"})}) {
     interrupt(options, "out");
-    EXPECT_EQ(resumed(quantize({}, "out")), 0U);
+    EXPECT_EQ(resumed(quantize(kDefaults, "out")), 0U);
     EXPECT_EQ(read_text(path("out")), whole);
   }
   // The same arguments.
-  interrupt({}, "out");
-  EXPECT_EQ(resumed(quantize({}, "out")), 2U);
+  interrupt(kDefaults, "out");
+  EXPECT_EQ(resumed(quantize(kDefaults, "out")), 2U);
   // Another source, that has the size and even the times of the first one.
-  interrupt({}, "out");
+  interrupt(kDefaults, "out");
   const auto time = std::filesystem::last_write_time(path("in.safetensors"));
   std::string changed = read_text(path("in.safetensors"));
   changed.back() = static_cast<char>(changed.back() ^ 1);
   write_text(path("in.safetensors"), changed);
   std::filesystem::last_write_time(path("in.safetensors"), time);
-  EXPECT_EQ(resumed(quantize({}, "out")), 0U);
-  EXPECT_EQ(read_text(path("out")).back(), changed.back());
+  EXPECT_EQ(resumed(quantize(kDefaults, "out")), 0U);
+  const auto file = read_safetensors(path("out"));
+  ASSERT_TRUE(succeeds(file));
+  EXPECT_EQ(to_text(file->bytes(*file->find("b"))).back(), changed.back());
   // A file that is gone, and one that is cut.
-  interrupt({}, "out");
+  interrupt(kDefaults, "out");
   std::filesystem::remove(path("out.partial/0.data"));
-  EXPECT_EQ(resumed(quantize({}, "out")), 0U);
-  interrupt({}, "out");
+  EXPECT_EQ(resumed(quantize(kDefaults, "out")), 0U);
+  interrupt(kDefaults, "out");
   std::filesystem::resize_file(path("out.partial/0.data"), 10);
-  EXPECT_EQ(resumed(quantize({}, "out")), 0U);
+  EXPECT_EQ(resumed(quantize(kDefaults, "out")), 0U);
   EXPECT_EQ(read_text(path("out")).size(), whole.size());
 }
 
 TEST_F(Checkpoint, AfterACrashOfTheMachineOnlyWhatIsOnTheDiskCounts) {
   write_checkpoint(path("in.safetensors"), {{"a", "F32", {64, 64}}, {"b", "F32", {64}}});
   const auto resumed_with = [&](bool synced) {
-    interrupt({}, "out");
+    interrupt(kDefaults, "out");
     std::string journal = read_text(path("out.partial/journal"));
     const auto boot = journal.find("boot ") + 5;
     journal[boot] = journal[boot] == '0' ? '1' : '0';
@@ -320,7 +342,7 @@ TEST_F(Checkpoint, AfterACrashOfTheMachineOnlyWhatIsOnTheDiskCounts) {
     EXPECT_NE(at, std::string::npos);
     if (!synced) journal.erase(at, 7);
     write_text(path("out.partial/journal"), journal);
-    return resumed(quantize({}, "out"));
+    return resumed(quantize(kDefaults, "out"));
   };
   EXPECT_EQ(resumed_with(true), 2U);
   EXPECT_EQ(resumed_with(false), 0U);
@@ -328,7 +350,7 @@ TEST_F(Checkpoint, AfterACrashOfTheMachineOnlyWhatIsOnTheDiskCounts) {
 
 TEST_F(Checkpoint, AChangedSourceIsSeen) {
   write_checkpoint(path("in.safetensors"), {{"a", "F32", {64, 64}}});
-  auto work = CheckpointQuantizer::plan(path("in.safetensors"), {});
+  auto work = CheckpointQuantizer::plan(path("in.safetensors"), kDefaults);
   ASSERT_TRUE(succeeds(work));
   write_checkpoint(path("in.safetensors"), {{"a", "F32", {64, 64}}});
   EXPECT_TRUE(fails_with(work->run(path("out")), path("in.safetensors") +
@@ -348,12 +370,12 @@ class Sharded : public Checkpoint {
   }
   testing::AssertionResult map_fails(const std::string& map, const std::string& message) const {
     write_text(path("in/m.json"), R"({"weight_map":)" + map + "}");
-    return plan_fails({}, path("in/m.json") + ": " + message, "in/m.json");
+    return plan_fails(kDefaults, path("in/m.json") + ": " + message, "in/m.json");
   }
 };
 
 TEST_F(Sharded, AllFilesAndANewIndex) {
-  const auto results = quantize({}, "out", "in/m.json");
+  const auto results = quantize(kDefaults, "out", "in/m.json");
   EXPECT_EQ(results.size(), 3U);
   const auto index = read_shard_index(path("out/m.json"));
   ASSERT_TRUE(succeeds(index));
@@ -369,7 +391,7 @@ TEST_F(Sharded, AllFilesAndANewIndex) {
   }
   EXPECT_EQ(names, (std::set<std::string>{"1.safetensors", "2.safetensors", "m.json", "sub"}));
   // Each file is what it is alone.
-  quantize({}, "alone", "in/sub/2.safetensors");
+  quantize(kDefaults, "alone", "in/sub/2.safetensors");
   EXPECT_EQ(read_text(path("alone")), read_text(path("out/sub/2.safetensors")));
 
   const auto files = stream::TensorFiles::open(path("out/m.json"));
@@ -387,15 +409,15 @@ TEST_F(Sharded, AllFilesAndANewIndex) {
 }
 
 TEST_F(Sharded, IsResumed) {
-  quantize({}, "whole", "in/m.json");
-  auto work = CheckpointQuantizer::plan(path("in/m.json"), {});
+  quantize(kDefaults, "whole", "in/m.json");
+  auto work = CheckpointQuantizer::plan(path("in/m.json"), kDefaults);
   ASSERT_TRUE(succeeds(work));
   ASSERT_TRUE(succeeds(work->run(path("out"))));
   EXPECT_FALSE(std::filesystem::exists(dir_ / "out/1.safetensors"));
-  *work = std::move(*CheckpointQuantizer::plan(path("in/m.json"), {}));
+  *work = std::move(*CheckpointQuantizer::plan(path("in/m.json"), kDefaults));
   // As if it had been killed after the first file was moved to its place.
   std::filesystem::rename(dir_ / "out/m.json.partial/0.data", dir_ / "out/1.safetensors");
-  EXPECT_EQ(resumed(quantize({}, "out", "in/m.json")), 1U);
+  EXPECT_EQ(resumed(quantize(kDefaults, "out", "in/m.json")), 1U);
   for (const std::string_view name : {"m.json", "1.safetensors", "sub/2.safetensors"}) {
     EXPECT_EQ(read_text(dir_ / "out" / name), read_text(dir_ / "whole" / name)) << name;
   }
@@ -414,20 +436,20 @@ TEST_F(Sharded, FaultyIndices) {
   write_checkpoint(path("in/sub/2.safetensors"), {{"a", "BF16", {128, 64}}});
   EXPECT_TRUE(map_fails(R"({"a":"1.safetensors","n":"sub/2.safetensors"})",
                         R"(tensor "a" is in two files, "1.safetensors" and "sub/2.safetensors"; take it out of one)"));
-  write_checkpoint(path("in/sub/2.safetensors"), {{"a.scales", "BF16", {128, 64}}});
+  write_checkpoint(path("in/sub/2.safetensors"), {{"a.scales", "BF16", {8}}});
   EXPECT_TRUE(
       map_fails(R"({"a":"1.safetensors","n":"1.safetensors","a.scales":"sub/2.safetensors"})",
                 R"(tensor "a" of "1.safetensors" would have the part "a.scales", but "sub/2.safetensors" has a )"
                 "tensor of this name; leave one out"));
   write_text(path("in/m.json"), R"({"weight_map":{"a":"1.safetensors"}})");
-  const auto work = CheckpointQuantizer::plan(path("in/m.json"), {});
+  const auto work = CheckpointQuantizer::plan(path("in/m.json"), kDefaults);
   ASSERT_TRUE(succeeds(work));
   EXPECT_EQ(work->warnings(),
             std::vector<std::string>{R"(tensor "n": the index does not name it; the new index will)"});
 }
 
 TEST_F(Sharded, OutputsAreNotInputs) {
-  auto work = CheckpointQuantizer::plan(path("in/m.json"), {});
+  auto work = CheckpointQuantizer::plan(path("in/m.json"), kDefaults);
   ASSERT_TRUE(succeeds(work));
   EXPECT_TRUE(fails_with(work->run(path("in")),
                          path("in/1.safetensors") + ": is also an input; write the output to another directory"));
@@ -439,7 +461,8 @@ TEST_F(Sharded, OutputsAreNotInputs) {
 
 TEST_F(Checkpoint, Compared) {
   write_checkpoint(path("in.safetensors"), {{"a", "F32", {64, 64}}, {"b", "F32", {8}}, {"c", "I8", {4}}});
-  CheckpointOptions options{.source_type = &bf16};
+  CheckpointOptions options;
+  options.source_type = &bf16;
   const auto results = quantize(options, "out.safetensors");
   EXPECT_EQ(results[0].rounding_flags, Flags::inexact);
   const auto packed = stream::TensorFiles::open(path("out.safetensors"));
