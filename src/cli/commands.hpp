@@ -8,6 +8,7 @@ namespace bitcube::cli {
 void add_formats(CLI::App& root, const Console& console, Action& action);
 void add_convert(CLI::App& root, const Console& console, Action& action);
 void add_quantize(CLI::App& root, const Console& console, Action& action);
+void add_inspect(CLI::App& root, const Console& console, Action& action);
 void add_dequantize(CLI::App& root, const Console& console, Action& action);
 void add_matmul(CLI::App& root, const Console& console, Action& action);
 void add_postprocess(CLI::App& root, const Console& console, Action& action);

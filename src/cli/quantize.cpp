@@ -1,32 +1,20 @@
-// bitcube quantize: an array into a block format, with its error.
+// bitcube quantize: an array into a block format, with its error. Whole checkpoints are in checkpoint.cpp.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "bitcube/quantize/convert_array.hpp"
 #include "bitcube/stream/quantize.hpp"
 #include "commands.hpp"
+#include "quantize_arguments.hpp"
 
 namespace bitcube::cli {
 namespace {
 
-struct Options {
-  std::string input;
-  std::string format;
-  std::int64_t axis = -1;
-  std::string profile;
-  std::string scale;
-  std::string round;
-  bool tensor_scale = false;
-  std::string source_type;
-  std::string output;
-  std::string name;
-  std::string goldens;
-  bool maxima = false;
-  unsigned threads = 0;
-};
+using Options = QuantizeArguments;
 
 /// The array as it is quantised.
 struct Input {
@@ -59,15 +47,9 @@ Expected<Input> describe_input(const NpyArray& array, const Options& options) {
   Input out;
   out.source.array = &array;
   const Format* native = element_format(array.dtype);
-  const Format* wanted = nullptr;
-  if (!options.source_type.empty()) {
-    const auto found = look_up_format("--source-type", options.source_type);
-    if (!found) return found.error();
-    wanted = *found;
-    if (!is_quantize_source(*wanted)) {
-      return Error{fmt::format("--source-type: nothing is quantised from {}; it must be a float", wanted->name)};
-    }
-  }
+  const auto source_type = resolve_source_type(options);
+  if (!source_type) return source_type.error();
+  const Format* wanted = *source_type;
   if (wanted != nullptr && holds_codes(array.dtype)) {
     if (wanted->carrier_bits != 8 * array.element_size()) {
       return Error{fmt::format("--source-type: {} elements have {} bits, but codes of {} have {}",
@@ -101,38 +83,6 @@ std::string remark_of(const Input& input, const stream::Quantized& result) {
                      flags_text(result.rounding_flags));
 }
 
-Expected<QuantizeOptions> resolve(const Options& options) {
-  QuantizeOptions out;
-  const auto format = look_up("--format", options.format, block_formats, find_block_format);
-  if (!format) return format.error();
-  out.format = *format;
-  const BlockFormat& f = **format;
-  const auto refuse = [&](std::string_view option, std::string_view owner) {
-    return Error{fmt::format("{}: {} has none; it is for {}", option, f.name, owner)};
-  };
-  if (!options.profile.empty()) {
-    if (!f.is_hif4()) return refuse("--profile", "hif4");
-    const auto profile = look_up("--profile", options.profile, hif4_profiles, find_hif4_profile);
-    if (!profile) return profile.error();
-    out.profile = *profile;
-  }
-  if (!options.scale.empty()) {
-    if (!f.is_mx()) return refuse("--scale", "the MX formats");
-    const auto rule = look_up("--scale", options.scale, scale_rules, find_scale_rule);
-    if (!rule) return rule.error();
-    out.scale_rule = *rule;
-  }
-  if (options.tensor_scale && !f.is_nvfp4()) return refuse("--tensor-scale", "nvfp4");
-  out.tensor_scale = options.tensor_scale;
-  const auto rounding = look_up_rounding("--round", options.round);
-  if (!rounding) return rounding.error();
-  if (*rounding && f.is_hif4()) return Error{"--round: the rounding of hif4 belongs to its --profile"};
-  out.rounding = rounding->value_or(Rounding::rne);
-  if (!options.goldens.empty() && !f.is_hif4()) return refuse("--goldens", "hif4");
-  if (options.maxima && options.goldens.empty()) return Error{"--maxima: needs --goldens DIR"};
-  return out;
-}
-
 Expected<std::size_t> resolve_axis(std::int64_t axis, std::span<const uint64> shape) {
   const auto rank = static_cast<std::int64_t>(shape.size());
   if (rank == 0) return Error{"--axis: the array is a scalar, which has no axis"};
@@ -141,15 +91,6 @@ Expected<std::size_t> resolve_axis(std::int64_t axis, std::span<const uint64> sh
         fmt::format("--axis: {} is outside of {}; it goes from {} to {}", axis, shape_text(shape), -rank, rank - 1)};
   }
   return static_cast<std::size_t>(axis < 0 ? axis + rank : axis);
-}
-
-/// What chose the bits, by name.
-std::string choices_of(const QuantizedTensor& t) {
-  if (t.profile != nullptr) return fmt::format("profile {}", t.profile->name);
-  std::string text = t.scale_rule != nullptr ? fmt::format("scale rule {}, ", t.scale_rule->name) : std::string();
-  text += fmt::format("elements {}", name_of(t.rounding));
-  if (t.tensor_scale) text += fmt::format(", tensor scale 0x{:08X}", *t.tensor_scale);
-  return text;
 }
 
 std::string report_text(const Options& options, const Input& input, const stream::Quantized& result, double seconds) {
@@ -178,7 +119,7 @@ std::string report_text(const Options& options, const Input& input, const stream
                                            error.max_relative_error, error.mean_relative_error, error.non_zero)});
   table.add(
       {"absolute error", fmt::format("max {:.6g}, MSE {:.6g}", error.max_absolute_error, error.mean_squared_error)});
-  table.add({"SQNR", std::isnan(error.sqnr) ? "-" : fmt::format("{:.3f} dB", error.sqnr)});
+  table.add({"SQNR", sqnr_text(error)});
   if (error.non_finite != 0) {
     table.add({"not finite", fmt::format("{} lanes, in no error above", error.non_finite)});
   }
@@ -204,20 +145,34 @@ Json report_json(const Options& options, const Input& input, const stream::Quant
   json["groups"] = lines.count * t.format->groups(lines.length);
   json["group"] = t.format->group;
   json["bytes"] = {{"codes", result.code_bytes}, {"scales", result.scale_bytes}};
-  json["error"] = {{"lanes", error.lanes},
-                   {"non_zero", error.non_zero},
-                   {"non_finite", error.non_finite},
-                   {"max_relative", number_json(error.max_relative_error)},
-                   {"mean_relative", number_json(error.mean_relative_error)},
-                   {"max_absolute", number_json(error.max_absolute_error)},
-                   {"mse", number_json(error.mean_squared_error)},
-                   {"sqnr_db", std::isnan(error.sqnr) ? Json() : number_json(error.sqnr)}};
+  json["error"] = error_json(error);
   if (!options.goldens.empty()) json["goldens"] = options.goldens;
   json["seconds"] = seconds;
   return json;
 }
 
+/// Errors: options that are for checkpoints only.
+Expected<void> check_for_array(const Options& options) {
+  const std::pair<const char*, bool> given[] = {{"--include", !options.include.empty()},
+                                                {"--exclude", !options.exclude.empty()},
+                                                {"--min-dim", options.min_dim.has_value()},
+                                                {"--min-rank", options.min_rank.has_value()},
+                                                {"--dry-run", options.dry_run}};
+  for (const auto& [option, is_given] : given) {
+    if (is_given) {
+      return Error{fmt::format("{}: is for checkpoints, files named *.safetensors or *.index.json; {} is an array",
+                               option, options.input)};
+    }
+  }
+  return {};
+}
+
 Expected<Exit> run(Options options, const Console& console) {
+  if (options.output.empty() && !options.dry_run) {
+    return Error{"--output is required (see bitcube quantize --help)"};
+  }
+  if (is_checkpoint(options.input)) return quantize_checkpoint(options, console);
+  if (auto ok = check_for_array(options); !ok) return ok.error();
   auto quantize_options = resolve(options);
   if (!quantize_options) return quantize_options.error();
   const auto array = read_array(options.input);
@@ -267,15 +222,86 @@ Expected<Exit> run(Options options, const Console& console) {
 
 }  // namespace
 
+Expected<QuantizeOptions> resolve(const QuantizeArguments& options) {
+  QuantizeOptions out;
+  const auto format = look_up("--format", options.format, block_formats, find_block_format);
+  if (!format) return format.error();
+  out.format = *format;
+  const BlockFormat& f = **format;
+  const auto refuse = [&](std::string_view option, std::string_view owner) {
+    return Error{fmt::format("{}: {} has none; it is for {}", option, f.name, owner)};
+  };
+  if (!options.profile.empty()) {
+    if (!f.is_hif4()) return refuse("--profile", "hif4");
+    const auto profile = look_up("--profile", options.profile, hif4_profiles, find_hif4_profile);
+    if (!profile) return profile.error();
+    out.profile = *profile;
+  }
+  if (!options.scale.empty()) {
+    if (!f.is_mx()) return refuse("--scale", "the MX formats");
+    const auto rule = look_up("--scale", options.scale, scale_rules, find_scale_rule);
+    if (!rule) return rule.error();
+    out.scale_rule = *rule;
+  }
+  if (options.tensor_scale && !f.is_nvfp4()) return refuse("--tensor-scale", "nvfp4");
+  out.tensor_scale = options.tensor_scale;
+  const auto rounding = look_up_rounding("--round", options.round);
+  if (!rounding) return rounding.error();
+  if (*rounding && f.is_hif4()) return Error{"--round: the rounding of hif4 belongs to its --profile"};
+  out.rounding = rounding->value_or(Rounding::rne);
+  if (!options.goldens.empty() && !f.is_hif4()) return refuse("--goldens", "hif4");
+  if (options.maxima && options.goldens.empty()) return Error{"--maxima: needs --goldens DIR"};
+  return out;
+}
+
+Expected<const Format*> resolve_source_type(const QuantizeArguments& arguments) {
+  if (arguments.source_type.empty()) return nullptr;
+  const auto found = look_up_format("--source-type", arguments.source_type);
+  if (!found) return found.error();
+  if (is_quantize_source(**found)) return *found;
+  return Error{fmt::format("--source-type: nothing is quantised from {}; it must be a float", (*found)->name)};
+}
+
+std::string choices_of(const QuantizedTensor& t) {
+  if (t.profile != nullptr) return fmt::format("profile {}", t.profile->name);
+  std::string text = t.scale_rule != nullptr ? fmt::format("scale rule {}, ", t.scale_rule->name) : std::string();
+  text += fmt::format("elements {}", name_of(t.rounding));
+  if (t.tensor_scale) text += fmt::format(", tensor scale 0x{:08X}", *t.tensor_scale);
+  return text;
+}
+
+std::string sqnr_text(const ErrorReport& error) {
+  return std::isnan(error.sqnr) ? "-" : fmt::format("{:.3f} dB", error.sqnr);
+}
+
+Json error_json(const ErrorReport& error) {
+  return {{"lanes", error.lanes},
+          {"non_zero", error.non_zero},
+          {"non_finite", error.non_finite},
+          {"max_relative", number_json(error.max_relative_error)},
+          {"mean_relative", number_json(error.mean_relative_error)},
+          {"max_absolute", number_json(error.max_absolute_error)},
+          {"mse", number_json(error.mean_squared_error)},
+          {"sqnr_db", std::isnan(error.sqnr) ? Json() : number_json(error.sqnr)}};
+}
+
 void add_quantize(CLI::App& root, const Console& console, Action& action) {
-  CLI::App& command = *root.add_subcommand("quantize", "Quantise an array to HiF4, an MX format or NVFP4");
+  CLI::App& command =
+      *root.add_subcommand("quantize", "Quantise an array, or a whole checkpoint, to HiF4, an MX format or NVFP4");
   const auto options = std::make_shared<Options>();
   command
-      .add_option("INPUT", options->input, "A .npy array: float16, float32, float64, bfloat16, or uint16 as BF16 bits")
-      ->type_name("W.npy")
+      .add_option("INPUT", options->input,
+                  "A .npy array: float16, float32, float64, bfloat16, or uint16 as BF16 bits; or a checkpoint: "
+                  "model.safetensors, or model.safetensors.index.json for all its shards")
+      ->type_name("W.npy|W.safetensors|W.index.json")
       ->required();
-  command.add_option("-o,--output", options->output, "The packed tensor")->type_name("W.safetensors")->required();
-  command.add_option("--format", options->format, "Block format")->type_name(choices(block_formats))->required();
+  command
+      .add_option(
+          "-o,--output", options->output,
+          "The packed tensor, the new checkpoint, or the directory for the new shards and their index; required "
+          "but with --dry-run")
+      ->type_name("W.safetensors|DIR");
+  command.add_option("-f,--format", options->format, "Block format")->type_name(choices(block_formats))->required();
   command.add_option("--axis", options->axis, "The axis along which groups lie; default: -1, the last")->type_name("N");
   command.add_option("--profile", options->profile, "Profile of hif4; default: pto")->type_name(choices(hif4_profiles));
   command.add_option("--scale", options->scale, "Scale rule of the MX formats; default: floor")
@@ -287,19 +313,42 @@ void add_quantize(CLI::App& root, const Console& console, Action& action) {
       .add_option("--source-type", options->source_type,
                   "Round the elements to this float first; of unsigned arrays: what the codes are")
       ->type_name("TYPE");
-  command.add_option("--name", options->name, "Name of the tensor in the file; default: that of the input file")
-      ->type_name("NAME");
-  command
-      .add_option("--goldens", options->goldens, "hif4: also write golden_fp4.bin and the others into this directory")
-      ->type_name("DIR");
-  command.add_flag("--maxima", options->maxima,
-                   "With --goldens: also golden_max4.bin, golden_max8.bin, golden_max64.bin");
   add_threads(command, options->threads);
   add_json(command);
+  constexpr const char* kArrays = "Arrays";
+  command.add_option("--name", options->name, "Name of the tensor in the file; default: that of the input file")
+      ->type_name("NAME")
+      ->group(kArrays);
+  command
+      .add_option("--goldens", options->goldens, "hif4: also write golden_fp4.bin and the others into this directory")
+      ->type_name("DIR")
+      ->group(kArrays);
+  command
+      .add_flag("--maxima", options->maxima, "With --goldens: also golden_max4.bin, golden_max8.bin, golden_max64.bin")
+      ->group(kArrays);
+  constexpr const char* kCheckpoints =
+      "Checkpoints (F64, F32, F16 and BF16 tensors are quantised, all others are copied)";
+  const auto patterns = [&](const char* name, std::vector<std::string>& to, const char* description) {
+    command.add_option(name, to, description)->type_name("REGEX")->allow_extra_args(false)->group(kCheckpoints);
+  };
+  patterns("--include", options->include,
+           "Quantise only tensors whose name has a match of this (RE2 syntax); may be repeated: one is enough");
+  patterns("--exclude", options->exclude, "Copy tensors whose name has a match of this; may be repeated");
+  command.add_option("--min-dim", options->min_dim, "Copy tensors that have a smaller dimension; default: 64")
+      ->type_name("N")
+      ->check(whole_number(std::numeric_limits<std::uint64_t>::max()))
+      ->group(kCheckpoints);
+  command.add_option("--min-rank", options->min_rank, "Copy tensors that have fewer dimensions; default: 2")
+      ->type_name("N")
+      ->check(whole_number(64))
+      ->group(kCheckpoints);
+  command.add_flag("--dry-run", options->dry_run, "Only list what would become of each tensor")->group(kCheckpoints);
   add_examples(command,
                "  bitcube quantize W.npy --format hif4 --axis 0 -o W.safetensors\n"
                "  bitcube quantize W.npy --format mxfp8-e4m3 --scale rceil -o W.safetensors\n"
-               "  bitcube quantize W.npy --format hif4 --source-type bf16 --goldens out --maxima -o W.safetensors");
+               "  bitcube quantize W.npy --format hif4 --source-type bf16 --goldens out --maxima -o W.safetensors\n"
+               "  bitcube quantize model.safetensors -f hif4 --exclude 'embed|lm_head' -o model.hif4.safetensors\n"
+               "  bitcube quantize model.safetensors.index.json -f mxfp4 -o quantised/");
   command.callback([=, &console, &action] { action = [=, &console] { return run(*options, console); }; });
 }
 

@@ -232,6 +232,18 @@ MappedFile::~MappedFile() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+std::optional<FileStamp> MappedFile::stamp() const {
+  struct stat open {};
+  struct stat named {};
+  if (fd_ < 0 || ::fstat(fd_, &open) != 0 || ::stat(name_.c_str(), &named) != 0) return std::nullopt;
+  if (open.st_dev != named.st_dev || open.st_ino != named.st_ino) return std::nullopt;
+  const auto nanoseconds = [](const timespec& time) {
+    return std::int64_t{time.tv_sec} * 1'000'000'000 + std::int64_t{time.tv_nsec};
+  };
+  return FileStamp{static_cast<std::uint64_t>(open.st_size), open.st_ino, nanoseconds(open.st_mtim),
+                   nanoseconds(open.st_ctim)};
+}
+
 Expected<void> MappedFile::read(std::uint64_t offset, std::span<std::byte> to) const {
   if (fd_ < 0) {
     std::copy_n(bytes().begin() + static_cast<std::ptrdiff_t>(offset), to.size(), to.begin());
@@ -525,6 +537,25 @@ Expected<void> commit_all(std::span<OutputFile* const> files) {
     if (auto synced = file->impl_->sync_target_directory(); !synced && result) result = synced;
   }
   return result;
+}
+
+Expected<fs::path> output_target(const fs::path& path) {
+  const std::string name = path.string();
+  if (name.empty()) return Error{"the name of the output file is empty"};
+  struct stat status {};
+  const bool exists = ::stat(name.c_str(), &status) == 0;
+  if (!exists && errno != ENOENT) return system_error(name, errno);
+  if (exists && S_ISDIR(status.st_mode)) return is_directory(name);
+  Expected<Resolved> resolved = resolve(name);
+  if (!resolved) return resolved.error();
+  if (resolved->descriptor || (exists && !S_ISREG(status.st_mode))) {
+    return Error{
+        fmt::format("{}: is no file that can be written piece by piece and over several runs; give the name of "
+                    "one",
+                    name)};
+  }
+  if (exists && ::faccessat(AT_FDCWD, name.c_str(), W_OK, AT_EACCESS) != 0) return system_error(name, errno);
+  return std::move(resolved->file);
 }
 
 Expected<void> write_file(const fs::path& path, std::span<const std::byte> bytes) {

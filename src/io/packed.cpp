@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <limits>
 #include <new>
@@ -15,13 +16,25 @@ namespace {
 
 // Keys keep their order, so that the same tensors give the same bytes.
 using Json = nlohmann::ordered_json;
+// For what is read: the time to find a key among many does not grow with their number.
+using Tree = nlohmann::json;
 
 constexpr std::string_view kKey = "bitcube";
 constexpr std::uint64_t kVersion = 1;
 
-/// A JSON string for a message, whatever bytes the text holds.
+/// A JSON string for a message, whatever bytes the text holds. A name of a megabyte, that helps nobody, is cut.
 std::string quote(std::string_view text) {
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  constexpr std::size_t kLimit = 200;
+  const std::string json = Json(text.substr(0, kLimit)).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text.size() <= kLimit ? json : json + "...";
+}
+
+/// Text of the file for a message, not too much of it.
+std::string cut(std::string text) {
+  constexpr std::size_t kLimit = 200;
+  if (text.size() <= kLimit) return text;
+  text.resize(kLimit);
+  return text + "...";
 }
 
 bool is_utf8(std::string_view text) {
@@ -70,8 +83,7 @@ std::vector<std::uint64_t> stored_shape(std::span<const std::uint64_t> shape, st
   return stored;
 }
 
-Json describe(const PackedTensor& packed) {
-  const QuantizedTensor& t = *packed.tensor;
+Json describe(const std::string& name, const QuantizedTensor& t) {
   Json entry;
   entry["format"] = t.format->name;
   entry["element"] = t.format->element->name;
@@ -83,13 +95,19 @@ Json describe(const PackedTensor& packed) {
   if (!t.format->is_hif4()) entry["rounding"] = name_of(t.rounding);
   if (t.tensor_scale) entry["tensor_scale"] = fmt::format("{:08X}", *t.tensor_scale);
   entry["source"] = t.source->name;
-  entry["codes"] = packed.name + ".codes";
-  entry["scales"] = packed.name + ".scales";
+  entry["codes"] = name + ".codes";
+  entry["scales"] = name + ".scales";
   return entry;
 }
 
-/// The description of a file as JSON, or why there is none.
-Expected<Json> description_of(const Safetensors& file, std::string_view file_name) {
+/// What a file says of its packed tensors.
+struct Description {
+  std::vector<std::string> names;  // in the order of the file
+  Tree entries;                    // of each name one
+};
+
+/// The description of a file, or why there is none.
+Expected<Description> description_of(const Safetensors& file, std::string_view file_name) {
   const auto fail = [&](std::string_view message) { return Error{fmt::format("{}: {}", file_name, message)}; };
   const auto& metadata = file.metadata();
   const auto found =
@@ -97,24 +115,50 @@ Expected<Json> description_of(const Safetensors& file, std::string_view file_nam
   if (found == metadata.end()) {
     return fail("no quantised tensors: the metadata has no key \"bitcube\"; is this a file of plain tensors?");
   }
-  Json json = Json::parse(found->second, nullptr, false);
+  // What is nested deeper than a shape means nothing here, and is not kept: a bracket takes a byte in the text, and
+  // many more in memory.
+  constexpr int kDepth = 5;
+  Description out;
+  std::set<std::string> seen;
+  std::string twice;
+  const auto keep = [&](int depth, Tree::parse_event_t event, Tree& value) {
+    if (event == Tree::parse_event_t::key && depth == 1) {
+      seen.clear();
+      out.names.clear();
+    }
+    if (event == Tree::parse_event_t::key && depth == 2) {
+      const auto& name = value.get_ref<const std::string&>();
+      if (!seen.insert(name).second) twice = quote(name);
+      out.names.push_back(name);
+    }
+    return depth < kDepth;
+  };
+  Tree json = Tree::parse(found->second, keep, false);
   if (!json.is_object()) return fail("metadata \"bitcube\": must be a JSON object");
   const auto version = json.find("version");
   if (version == json.end() || *version != kVersion) {
     return fail(fmt::format("metadata \"bitcube\": version {}, but this program reads version {}",
-                            version == json.end() ? "is missing" : version->dump(), kVersion));
+                            version == json.end() ? "is missing" : cut(version->dump()), kVersion));
   }
   const auto tensors = json.find("tensors");
   if (tensors == json.end() || !tensors->is_object()) {
     return fail("metadata \"bitcube\": \"tensors\" must be a JSON object");
   }
-  return Json(std::move(*tensors));
+  if (!twice.empty()) return fail(fmt::format("metadata \"bitcube\": {} stands twice", twice));
+  out.entries = std::move(*tensors);
+  // The names are those of the last object of the text, which may be another one.
+  std::erase_if(out.names, [&](const std::string& name) { return !out.entries.contains(name); });
+  if (out.names.size() != out.entries.size()) {
+    out.names.clear();
+    for (const auto& item : out.entries.items()) out.names.push_back(item.key());
+  }
+  return out;
 }
 
 /// Reads the fields of one entry; the first fault sticks.
 class Entry {
  public:
-  Entry(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
+  Entry(const Tree& json, std::string where) : json_(json), where_(std::move(where)) {
     if (!json.is_object()) fail("its description must be a JSON object");
   }
 
@@ -128,7 +172,7 @@ class Entry {
   bool has(const char* key) const { return !error_ && json_.contains(key); }
 
   bool text(const char* key, std::string& value) {
-    const Json* field = find(key);
+    const Tree* field = find(key);
     if (field == nullptr) return false;
     if (!field->is_string()) return fail(fmt::format("\"{}\" must be a string", key));
     value = field->get<std::string>();
@@ -136,7 +180,7 @@ class Entry {
   }
 
   bool number(const char* key, std::uint64_t& value) {
-    const Json* field = find(key);
+    const Tree* field = find(key);
     if (field == nullptr) return false;
     if (!field->is_number_unsigned()) return fail(fmt::format("\"{}\" must be an integer that is not negative", key));
     value = field->get<std::uint64_t>();
@@ -144,9 +188,9 @@ class Entry {
   }
 
   bool shape(const char* key, std::vector<std::uint64_t>& value) {
-    const Json* field = find(key);
+    const Tree* field = find(key);
     if (field == nullptr) return false;
-    const auto is_extent = [](const Json& item) { return item.is_number_unsigned(); };
+    const auto is_extent = [](const Tree& item) { return item.is_number_unsigned(); };
     if (!field->is_array() || !std::all_of(field->begin(), field->end(), is_extent)) {
       return fail(fmt::format("\"{}\" must be an array of integers that are not negative", key));
     }
@@ -165,7 +209,7 @@ class Entry {
   }
 
  private:
-  const Json* find(const char* key) {
+  const Tree* find(const char* key) {
     if (error_) return nullptr;
     const auto field = json_.find(key);
     if (field != json_.end()) return &*field;
@@ -173,7 +217,7 @@ class Entry {
     return nullptr;
   }
 
-  const Json& json_;
+  const Tree& json_;
   std::string where_;
   std::optional<Error> error_;
 };
@@ -299,7 +343,7 @@ struct Located {
 
   /// Looks for bits that must be 0 in codes from `offset` on.
   Expected<void> check(std::uint64_t offset, std::span<const std::byte> some) const {
-    const Json nothing = Json::object();
+    const Tree nothing = Tree::object();
     Entry entry(nothing, where);
     check_codes(entry, description, codes->name, offset, some);
     if (entry.error()) return *entry.error();
@@ -307,7 +351,19 @@ struct Located {
   }
 };
 
-Expected<Located> locate(const Json& json, const Safetensors& file, const std::string& where) {
+/// Looks at all codes for bits that must be 0, if there can be any.
+Expected<void> check_all_codes(const Safetensors& file, const Located& located) {
+  const std::uint64_t size = has_idle_bits(located.description) ? located.codes->size() : 0;
+  std::vector<std::byte> piece(std::min<std::uint64_t>(size, std::uint64_t{1} << 20));
+  for (std::uint64_t offset = 0; offset < size; offset += piece.size()) {
+    const std::span some = std::span(piece).first(std::min<std::uint64_t>(piece.size(), size - offset));
+    if (auto read = file.read(*located.codes, offset, some); !read) return read;
+    if (auto ok = located.check(offset, some); !ok) return ok;
+  }
+  return {};
+}
+
+Expected<Located> locate(const Tree& json, const Safetensors& file, const std::string& where) {
   Entry entry(json, where);
   Located out;
   out.where = where;
@@ -329,21 +385,35 @@ Expected<Located> locate(const Json& json, const Safetensors& file, const std::s
 
 /// The tensor of this name; an empty one names the only tensor of the file.
 Expected<Located> locate(const Safetensors& file, std::string_view file_name, std::string_view name) {
-  const Expected<Json> entries = description_of(file, file_name);
-  if (!entries) return entries.error();
+  const Expected<Description> described = description_of(file, file_name);
+  if (!described) return described.error();
+  const std::vector<std::string>& names = described->names;
   const auto fail = [&](std::string_view message) {
-    std::string names;
-    for (const auto& item : entries->items()) names += (names.empty() ? "" : ", ") + quote(item.key());
-    return Error{fmt::format("{}: {} {}", file_name, message, names)};
+    std::string text;
+    for (const std::string& known : names) text += (text.empty() ? "" : ", ") + quote(known);
+    return Error{fmt::format("{}: {} {}", file_name, message, text)};
   };
-  if (name.empty() && entries->size() != 1) {
-    return fail(entries->empty() ? "it describes no quantised tensor" : "name one of its quantised tensors:");
+  if (name.empty() && names.size() != 1) {
+    return fail(names.empty() ? "it describes no quantised tensor" : "name one of its quantised tensors:");
   }
-  const auto found = name.empty() ? entries->begin() : entries->find(std::string(name));
-  if (found == entries->end()) {
+  const std::string key(name.empty() ? names.front() : name);
+  const auto found = described->entries.find(key);
+  if (found == described->entries.end()) {
     return fail(fmt::format("no quantised tensor {}; it has", quote(name)));
   }
-  return locate(*found, file, fmt::format("{}: tensor {}", file_name, quote(found.key())));
+  return locate(*found, file, fmt::format("{}: tensor {}", file_name, quote(key)));
+}
+
+/// Codes and scales of a valid tensor, in place of begin and end their size.
+std::array<SafetensorsTensor, 2> parts_of(const std::string& name, const QuantizedTensor& t) {
+  Lines lines;
+  lines_of(t.shape, t.axis, lines);  // fits: it is valid
+  const std::uint64_t code_bytes = t.format->code_bytes(lines.length);
+  const std::uint64_t groups = t.format->groups(lines.length);
+  return {SafetensorsTensor{name + ".codes", std::string(code_dtype(*t.format)),
+                            stored_shape(t.shape, t.axis, code_bytes), 0, lines.count * code_bytes},
+          SafetensorsTensor{name + ".scales", std::string(scale_dtype(*t.format)),
+                            stored_shape(t.shape, t.axis, groups), 0, lines.count * groups * t.format->scale_bytes()}};
 }
 
 /// What a file of packed tensors says of them.
@@ -366,16 +436,8 @@ Expected<Contents> contents_of(std::string_view file_name, std::span<const Packe
     if (entries.contains(packed.name)) return fail("is given twice");
     if (const auto valid = check(*packed.tensor); !valid) return fail(valid.error().message);
     const QuantizedTensor& t = *packed.tensor;
-    Lines lines;
-    lines_of(t.shape, t.axis, lines);  // fits: it is valid
-    const std::uint64_t k = lines.length;
-    entries[packed.name] = describe(packed);
-    const auto part = [&](std::string_view suffix, std::string_view dtype, std::uint64_t words, std::uint64_t bytes) {
-      out.tensors.push_back({packed.name + std::string(suffix), std::string(dtype),
-                             stored_shape(t.shape, t.axis, words), 0, lines.count * bytes});
-    };
-    part(".codes", code_dtype(*t.format), t.format->code_bytes(k), t.format->code_bytes(k));
-    part(".scales", scale_dtype(*t.format), t.format->groups(k), t.format->groups(k) * t.format->scale_bytes());
+    entries[packed.name] = describe(packed.name, *packed.tensor);
+    for (SafetensorsTensor& part : parts_of(packed.name, t)) out.tensors.push_back(std::move(part));
   }
   Json description;
   description["version"] = kVersion;
@@ -416,6 +478,86 @@ Expected<PackedPlan> plan_packed(std::string_view file_name, std::string_view na
   return out;
 }
 
+bool is_described(const Safetensors& file) {
+  return std::ranges::any_of(file.metadata(), [](const auto& pair) { return pair.first == kKey; });
+}
+
+Expected<MixedPlan> plan_mixed(std::string_view file_name, const Safetensors* before, std::string_view program,
+                               std::span<const MixedTensor> tensors) {
+  const auto fail = [&](std::string_view name, std::string_view message) {
+    return Error{fmt::format("{}: tensor {}: {}", file_name, quote(name), message)};
+  };
+  Json entries = Json::object();
+  auto& pairs = entries.get_ref<Json::object_t&>();  // operator[] would look for each name among all before it
+  std::set<std::string_view> described;
+  Description old;
+  if (before != nullptr && is_described(*before)) {
+    Expected<Description> found = description_of(*before, file_name);
+    if (!found) return found.error();
+    old = std::move(*found);
+    for (const std::string& name : old.names) {
+      pairs.emplace_back(name, Json(old.entries.at(name)));
+      described.insert(name);
+    }
+  }
+  std::set<std::string_view> names;
+  for (const MixedTensor& mixed : tensors) {
+    if (!mixed.packed) names.insert(mixed.plain.name);
+  }
+  std::vector<SafetensorsTensor> parts;
+  bool any_packed = false;
+  for (const MixedTensor& mixed : tensors) {
+    if (!mixed.packed) {
+      parts.push_back(mixed.plain);
+      continue;
+    }
+    any_packed = true;
+    const std::string& name = mixed.plain.name;
+    if (name.empty()) return fail(name, "a packed tensor needs a name");
+    if (!described.insert(name).second) return fail(name, "a packed tensor of this name is there already");
+    if (const auto valid = validate_description(*mixed.packed); !valid) return fail(name, valid.error().message);
+    pairs.emplace_back(name, describe(name, *mixed.packed));
+    for (SafetensorsTensor& part : parts_of(name, *mixed.packed)) {
+      if (names.contains(part.name)) {
+        return fail(name, fmt::format("its part would be {}, but there is a tensor of this name; leave one out",
+                                      quote(part.name)));
+      }
+      parts.push_back(std::move(part));
+    }
+  }
+  SafetensorsMetadata metadata;
+  if (before != nullptr) {
+    std::ranges::copy_if(before->metadata(), std::back_inserter(metadata),
+                         [](const auto& pair) { return pair.first != kKey; });
+  }
+  if (any_packed || !entries.empty()) {
+    Json description;
+    description["version"] = kVersion;
+    description["program"] = program;
+    description["tensors"] = std::move(entries);
+    metadata.emplace_back(kKey, description.dump());
+  }
+  Expected<SafetensorsPlan> plan = plan_safetensors(file_name, metadata, parts);
+  if (!plan) return plan.error();
+  MixedPlan out;
+  out.header = std::move(plan->header);
+  std::vector<std::uint64_t> begins(parts.size());
+  out.file_size = out.header.size();
+  for (const std::size_t i : plan->order) begins[i] = std::exchange(out.file_size, out.file_size + parts[i].size());
+  std::size_t next = 0;
+  for (const MixedTensor& mixed : tensors) {
+    MixedPlan::Place place{.first = begins[next], .first_bytes = parts[next].size()};
+    ++next;
+    if (mixed.packed) {
+      place.second = begins[next];
+      place.second_bytes = parts[next].size();
+      ++next;
+    }
+    out.places.push_back(place);
+  }
+  return out;
+}
+
 Expected<void> save_packed(const std::filesystem::path& path, std::span<const PackedTensor> tensors) {
   auto file = OutputFile::create(path);
   if (!file) return file.error();
@@ -429,11 +571,27 @@ Expected<void> save_packed(const std::filesystem::path& path, std::string_view n
 }
 
 Expected<std::vector<std::string>> packed_names(const Safetensors& file, std::string_view file_name) {
-  const Expected<Json> entries = description_of(file, file_name);
-  if (!entries) return entries.error();
-  std::vector<std::string> names;
-  for (const auto& item : entries->items()) names.push_back(item.key());
-  return names;
+  Expected<Description> described = description_of(file, file_name);
+  if (!described) return described.error();
+  return std::move(described->names);
+}
+
+Expected<std::vector<PackedEntry>> packed_entries(const Safetensors& file, std::string_view file_name) {
+  const Expected<Description> described = description_of(file, file_name);
+  if (!described) return described.error();
+  std::vector<PackedEntry> out;
+  for (const std::string& name : described->names) {
+    Expected<Located> located =
+        locate(described->entries.at(name), file, fmt::format("{}: tensor {}", file_name, quote(name)));
+    if (!located) return located.error();
+    out.push_back({name, std::move(located->description), located->codes, located->scales});
+  }
+  return out;
+}
+
+Expected<void> check_packed_codes(const Safetensors& file, std::string_view file_name, const PackedEntry& entry) {
+  return check_all_codes(file, Located{entry.description, entry.codes, entry.scales,
+                                       fmt::format("{}: tensor {}", file_name, quote(entry.name))});
 }
 
 Expected<QuantizedTensor> load_packed(const Safetensors& file, std::string_view file_name, std::string_view name) {
@@ -458,13 +616,7 @@ Expected<PackedReader> PackedReader::open(const std::filesystem::path& path, std
   if (!file) return file.error();
   Expected<Located> located = locate(*file, path.string(), name);
   if (!located) return located.error();
-  const std::uint64_t size = has_idle_bits(located->description) ? located->codes->size() : 0;
-  std::vector<std::byte> piece(std::min<std::uint64_t>(size, std::uint64_t{1} << 20));
-  for (std::uint64_t offset = 0; offset < size; offset += piece.size()) {
-    const std::span some = std::span(piece).first(std::min<std::uint64_t>(piece.size(), size - offset));
-    if (auto read = file->read(*located->codes, offset, some); !read) return read.error();
-    if (auto ok = located->check(offset, some); !ok) return ok.error();
-  }
+  if (auto ok = check_all_codes(*file, *located); !ok) return ok.error();
   PackedReader out;
   out.description_ = std::move(located->description);
   out.codes_ = located->codes;

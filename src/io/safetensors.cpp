@@ -15,6 +15,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;  // the limit of the reference implementation
+// The specification sets none, but no program has more; a hundred megabytes of dimensions are none that anybody meant.
+constexpr std::size_t kMaxRank = 64;
 constexpr std::size_t kLengthSize = 8;
 constexpr std::string_view kMetadataKey = "__metadata__";
 
@@ -95,6 +97,9 @@ class HeaderBuilder final : public nlohmann::json_sax<Json> {
 
   bool number_unsigned(number_unsigned_t value) override {
     if (state_ == State::kShape) {
+      if (tensors.back().shape.size() == kMaxRank) {
+        return tensor_fail(fmt::format("has more than {} dimensions", kMaxRank));
+      }
       tensors.back().shape.push_back(value);
       return true;
     }

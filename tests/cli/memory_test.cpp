@@ -70,6 +70,25 @@ TEST_F(Memory, Convert) {
   EXPECT_LT(outcome.max_rss, kLimit);
 }
 
+TEST_F(Memory, QuantizeACheckpoint) {
+  std::string header = R"({"a":{"dtype":"F64","shape":[5120,8192],"data_offsets":[0,335544320]},)"
+                       R"("b":{"dtype":"U8","shape":[8388608],"data_offsets":[335544320,343932928]}})";
+  std::string file;
+  for (int i = 0; i < 8; ++i) file += static_cast<char>(header.size() >> (8 * i) & 0xFF);
+  write_text(dir_ / "in.safetensors", file + header);
+  std::filesystem::resize_file(dir_ / "in.safetensors", 8 + header.size() + 343932928);
+  for (const std::string axis : {"0", "1"}) {
+    const Outcome outcome = run(
+        {"quantize", dir_ / "in.safetensors", "-f", "hif4", "--axis", axis, "-o", dir_ / "out.safetensors", "--json"});
+    EXPECT_TRUE(succeeds(outcome));
+    EXPECT_EQ(outcome.json()["quantised"], 1);
+    EXPECT_LT(outcome.max_rss, kLimit) << "axis " << axis;
+  }
+  const Outcome outcome = run({"inspect", dir_ / "out.safetensors", "--against", dir_ / "in.safetensors", "--json"});
+  EXPECT_TRUE(succeeds(outcome));
+  EXPECT_LT(outcome.max_rss, kLimit);
+}
+
 TEST_F(Memory, Dequantize) {
   const std::vector<std::uint64_t> shape{5120, 8192};
   for (const std::size_t axis : {std::size_t{0}, std::size_t{1}}) {

@@ -105,6 +105,16 @@ TEST(SafetensorsRead, EveryTypeHasItsSize) {
                       R"(tensor "t": shape [2] of F6_E2M3 takes 12 bits, which is no whole number of bytes)"));
 }
 
+TEST(SafetensorsRead, DimensionsAreLimited) {
+  const auto ones = [](int count) {
+    std::string shape = "[1";
+    for (int i = 1; i < count; ++i) shape += ",1";
+    return shape + "]";
+  };
+  EXPECT_TRUE(succeeds(parse(file_with(tensor("U8", ones(64), "[0,1]"), "x"))));
+  EXPECT_TRUE(refused(tensor("U8", ones(65), "[0,1]"), "x", R"(tensor "t" has more than 64 dimensions)"));
+}
+
 TEST(SafetensorsRead, FaultyLengths) {
   EXPECT_TRUE(
       fails_with(parse(""), "a.st: not a .safetensors file: it has 0 bytes, and the length of its header takes 8"));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,17 @@
 #include "bitcube/expected.hpp"
 
 namespace bitcube {
+
+/// What tells a file from another, and from itself after a change: a file that was written, replaced or copied since
+/// has another stamp. So has one that only got another name or other permissions.
+struct FileStamp {
+  std::uint64_t size = 0;
+  std::uint64_t inode = 0;
+  std::int64_t modified = 0;  // nanoseconds
+  std::int64_t changed = 0;
+
+  bool operator==(const FileStamp&) const = default;
+};
 
 /// The bytes of a whole file, read-only. A regular file is mapped, so its size is not limited by memory; if another
 /// process shortens it meanwhile, touching the lost pages raises SIGBUS (replacing it by rename is harmless), while
@@ -37,6 +49,9 @@ class MappedFile {
 
   /// The path as open() was given it, for messages; empty without a file.
   const std::string& name() const noexcept { return name_; }
+
+  /// The stamp of the file as it is now; nothing where the bytes are not in a file, or it was replaced by another.
+  std::optional<FileStamp> stamp() const;
 
   /// Copies the bytes from `offset` on, from the file itself: a file that was shortened meanwhile is an error. May be
   /// called from several threads. Precondition: they are inside bytes().
@@ -102,6 +117,10 @@ class OutputFile {
 /// Commits several files together: every one is complete and durable before the first is renamed into place, and if
 /// one fails none is. Only a rename can then still fail; the message lists the files that were in place before it.
 Expected<void> commit_all(std::span<OutputFile* const> files);
+
+/// Where the bytes of an output file of this name will be: symbolic links are followed, also one that leads nowhere
+/// yet. Errors: a directory, something that is no file, one that may not be written.
+Expected<std::filesystem::path> output_target(const std::filesystem::path& path);
 
 /// create(), append() and commit() in one.
 Expected<void> write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);

@@ -7,7 +7,8 @@
 //
 // with the bytes of QuantizedTensor. The metadata key "bitcube" holds a JSON text that describes them:
 //
-//   {"version": 1, "tensors": {NAME: {
+//   {"version": 1, "program": "bitcube 0.1.0",             who wrote it, in files of whole checkpoints
+//    "tensors": {NAME: {
 //      "format": "hif4", "element": "HiF4X2", "group": 64,   the block format, and what it implies (checked)
 //      "shape": [1000, 784], "axis": 1,                      logical; the quantised axis is last in the file
 //      "profile": "pto",                                     HiF4
@@ -21,6 +22,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -59,6 +61,50 @@ struct PackedPlan {
 
 /// Plans the file of one tensor, whose own codes and scales may be missing. Errors: as write_packed().
 Expected<PackedPlan> plan_packed(std::string_view file_name, std::string_view name, const QuantizedTensor& description);
+
+/// A tensor of a file that holds packed tensors and others: its name, dtype, shape and size, and if it is packed there
+/// what becomes of it.
+struct MixedTensor {
+  SafetensorsTensor plain;
+  std::optional<QuantizedTensor> packed{};  // without codes and scales
+};
+
+/// Where their bytes lie in a file that is written piece by piece.
+struct MixedPlan {
+  struct Place {
+    std::uint64_t first = 0;  // of a tensor that is not packed, or of the codes
+    std::uint64_t first_bytes = 0;
+    std::uint64_t second = 0;  // of the scales
+    std::uint64_t second_bytes = 0;
+
+    std::uint64_t bytes() const noexcept { return first_bytes + second_bytes; }
+  };
+  std::string header;         // its length does not depend on the tensor scales
+  std::vector<Place> places;  // of the tensors as given
+  std::uint64_t file_size = 0;
+};
+
+/// Plans a file with the metadata of the file `before` (none if null) whose packed tensors stay packed tensors if they
+/// are among those given. `program` names who wrote the file, in the description beside "version". Errors: as
+/// write_packed(), and a part that has the name of another tensor.
+Expected<MixedPlan> plan_mixed(std::string_view file_name, const Safetensors* before, std::string_view program,
+                               std::span<const MixedTensor> tensors);
+
+/// Whether a file has a description of packed tensors; whether that is right is another question.
+bool is_described(const Safetensors& file);
+
+/// A packed tensor and its parts, which are tensors of the file.
+struct PackedEntry {
+  std::string name;
+  QuantizedTensor description;  // everything but its codes and scales
+  const SafetensorsTensor* codes = nullptr;
+  const SafetensorsTensor* scales = nullptr;
+};
+
+/// All packed tensors of a file, in the order of its description, checked as load_packed() checks them but for the
+/// bytes of the codes; those are check_packed_codes()'s. A file without description is an error.
+Expected<std::vector<PackedEntry>> packed_entries(const Safetensors& file, std::string_view file_name);
+Expected<void> check_packed_codes(const Safetensors& file, std::string_view file_name, const PackedEntry& entry);
 
 /// The names of the packed tensors of a file, in the order of its description; `file_name` is for messages. A file
 /// without description is an error.

@@ -36,12 +36,16 @@ struct SafetensorsTensor {
 using SafetensorsMetadata = std::vector<std::pair<std::string, std::string>>;
 
 /// A file that was read, and found to be without fault: names are unique, each size of a known type fits its shape,
-/// and the tensors cover the data without overlap or hole.
+/// which has at most 64 dimensions, and the tensors cover the data without overlap or hole. A header of more than the
+/// 100,000,000 bytes that the specification allows is refused before it is read.
 class Safetensors {
  public:
   const SafetensorsMetadata& metadata() const noexcept { return metadata_; }
   /// In the order of the header, which need not be that of the data.
   const std::vector<SafetensorsTensor>& tensors() const noexcept { return tensors_; }
+  /// The length and the header, as they stand in the file.
+  std::span<const std::byte> header() const noexcept { return file_.bytes().first(data_offset_); }
+  const MappedFile& file() const noexcept { return file_; }
   /// Null if there is no tensor of this name.
   const SafetensorsTensor* find(std::string_view name) const;
   /// The bytes of one of tensors(), maybe unaligned. Valid while this object, or the one it was moved to, lives.

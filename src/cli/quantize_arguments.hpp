@@ -1,0 +1,52 @@
+// What `quantize` is told, for arrays and for whole checkpoints.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bitcube/quantize/tensor.hpp"
+#include "common.hpp"
+
+namespace bitcube::cli {
+
+struct QuantizeArguments {
+  std::string input;
+  std::string format;
+  std::int64_t axis = -1;
+  std::string profile;
+  std::string scale;
+  std::string round;
+  bool tensor_scale = false;
+  std::string source_type;
+  std::string output;
+  unsigned threads = 0;
+  // Of arrays:
+  std::string name;
+  std::string goldens;
+  bool maxima = false;
+  // Of checkpoints:
+  std::vector<std::string> include;
+  std::vector<std::string> exclude;
+  std::optional<std::uint64_t> min_dim;
+  std::optional<std::uint64_t> min_rank;
+  bool dry_run = false;
+};
+
+/// Format, profile, scale rule and rounding, of which each format takes some.
+Expected<QuantizeOptions> resolve(const QuantizeArguments& arguments);
+/// --source-type: a float from which tensors are quantised, or nullptr.
+Expected<const Format*> resolve_source_type(const QuantizeArguments& arguments);
+
+/// Whether the input is a checkpoint: a .safetensors file, or an index of many.
+bool is_checkpoint(const std::string& input);
+Expected<Exit> quantize_checkpoint(const QuantizeArguments& arguments, const Console& console);
+
+/// What chose the bits of a packed tensor, by name.
+std::string choices_of(const QuantizedTensor& t);
+/// The figures of an error, and null for a SQNR that there is not.
+Json error_json(const ErrorReport& error);
+std::string sqnr_text(const ErrorReport& error);
+/// A tensor's name as text for people: control characters are escaped, and a very long one is cut.
+std::string name_text(const std::string& name);
+
+}  // namespace bitcube::cli

@@ -1,0 +1,32 @@
+// What the journal of an unfinished checkpoint says.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bitcube/stream/checkpoint.hpp"
+
+namespace bitcube::stream {
+
+/// The first line: a digest of all that the result depends on.
+std::string work_line(std::string_view digest);
+/// The machine was started anew if this differs: what was not on the disk by then may be lost.
+std::string boot_line(std::string_view boot);
+/// The boot of this machine, as the kernel names it; empty where it does not.
+std::string current_boot();
+/// The file is made (again), and nothing of it is done.
+std::string file_line(std::size_t file);
+/// All that was done before is on the disk.
+std::string synced_line();
+std::string done_line(std::size_t tensor, const CheckpointResult& result);
+
+/// The tensors that are done, with their results, if the journal is one of this work; else nothing. `file_of` gives the
+/// file of each tensor.
+std::optional<std::map<std::size_t, CheckpointResult>> read_journal(std::string_view journal, std::string_view digest,
+                                                                    std::string_view boot,
+                                                                    const std::vector<std::size_t>& file_of);
+
+}  // namespace bitcube::stream

@@ -1,0 +1,88 @@
+#include "bitcube/io/work_directory.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <optional>
+
+#include "io/temp_dir.hpp"
+
+namespace bitcube {
+namespace {
+
+using namespace test;
+
+std::string text_of(const std::filesystem::path& path) {
+  return read_text(path);
+}
+
+TEST(WorkDirectory, OutlivesItsProcess) {
+  const TempDir dir;
+  {
+    auto work = WorkDirectory::open(dir / "w");
+    ASSERT_TRUE(succeeds(work));
+    EXPECT_EQ(work->journal(), "");
+    EXPECT_TRUE(succeeds(work->restart("first")));
+    EXPECT_FALSE(work->has_file(0, 8));
+    EXPECT_TRUE(succeeds(work->make_file(0, 8)));
+    EXPECT_TRUE(work->has_file(0, 8));
+    EXPECT_FALSE(work->has_file(0, 9));
+    EXPECT_TRUE(succeeds(work->write_at(0, 4, to_bytes("abcd"))));
+    EXPECT_TRUE(succeeds(work->sync(0, "second")));
+  }
+  write_text(dir / "w/journal", text_of(dir / "w/journal") + "cut by a ki");
+  auto work = WorkDirectory::open(dir / "w");
+  ASSERT_TRUE(succeeds(work));
+  EXPECT_EQ(work->journal(), "first\nsecond\n");
+  EXPECT_TRUE(succeeds(work->record("third")));
+  EXPECT_EQ(text_of(dir / "w/journal"), "first\nsecond\nthird\n");
+  EXPECT_TRUE(work->has_file(0, 8));
+  EXPECT_TRUE(succeeds(work->write_at(0, 0, to_bytes("ABCD"))));
+  write_text(dir / "target", "old");
+  std::filesystem::permissions(dir / "target", std::filesystem::perms(0640));
+  EXPECT_TRUE(succeeds(work->move_file(0, dir / "target")));
+  EXPECT_EQ(text_of(dir / "target"), "ABCDabcd");
+  EXPECT_EQ(std::filesystem::status(dir / "target").permissions(), std::filesystem::perms(0640));
+  EXPECT_TRUE(succeeds(work->make_file(1, 3)));
+  EXPECT_TRUE(succeeds(work->remove()));
+  EXPECT_EQ(dir.names(), std::set<std::string>{"target"});
+}
+
+TEST(WorkDirectory, RestartForgetsAll) {
+  const TempDir dir;
+  auto work = WorkDirectory::open(dir / "w");
+  ASSERT_TRUE(succeeds(work));
+  EXPECT_TRUE(succeeds(work->restart("a")));
+  EXPECT_TRUE(succeeds(work->make_file(3, 5)));
+  EXPECT_TRUE(succeeds(work->restart("b")));
+  EXPECT_FALSE(work->has_file(3, 5));
+  EXPECT_EQ(text_of(dir / "w/journal"), "b\n");
+}
+
+TEST(WorkDirectory, BelongsToOne) {
+  const TempDir dir;
+  std::optional<Expected<WorkDirectory>> first(WorkDirectory::open(dir / "w"));
+  ASSERT_TRUE(succeeds(*first));
+  EXPECT_TRUE(fails_with(
+      WorkDirectory::open(dir / "w"),
+      (dir / "w").string() + ": another process is writing this output; wait for it, or give another output"));
+  first.reset();
+  EXPECT_TRUE(succeeds(WorkDirectory::open(dir / "w")));
+}
+
+TEST(WorkDirectory, TouchesNothingElse) {
+  const TempDir dir;
+  write_text(dir / "file", "x");
+  EXPECT_TRUE(fails_with(WorkDirectory::open(dir / "file"),
+                         (dir / "file").string() + ": is in the way of the unfinished output; remove it or rename it"));
+  std::filesystem::create_directory(dir / "w");
+  write_text(dir / "w/thesis.tex", "x");
+  EXPECT_TRUE(fails_with(WorkDirectory::open(dir / "w"),
+                         (dir / "w").string() + ": this directory is for unfinished output, but holds thesis.tex; "
+                                                "remove it or rename it"));
+  EXPECT_EQ(text_of(dir / "w/thesis.tex"), "x");
+  EXPECT_FALSE(WorkDirectory::open(dir / "none/w"));
+}
+
+}  // namespace
+}  // namespace bitcube
