@@ -482,6 +482,31 @@ TEST(MatmulKernels, WhatCancellationLeavesDecidesTies) {
   });
 }
 
+/// A sum that needs one bit more than binary64 has: 1 + 2^-24 + 2^-46 (1 + 2^-7) - 2^-46, where what is left beside the
+/// tie is 2^-53. Exponents alone would say that 53 bits are enough; the lowest bit of a significand says that they are
+/// not.
+TEST(MatmulKernels, TheLowestBitOfASignificandCounts) {
+  const std::vector<std::uint16_t> row{0x3F80, 0x3380, 0x2881, 0xA880};
+  const std::vector<std::uint16_t> ones(row.size(), 0x3F80);
+  const auto operand = [](const std::vector<std::uint16_t>& words) {
+    return Operand{.format = &bf16,
+                   .lines = 1,
+                   .k = words.size(),
+                   .lanes = {reinterpret_cast<const std::uint8_t*>(words.data()), 16, words.size(), 1},
+                   .scales = {}};
+  };
+  for (const Accumulation kind : {Accumulation::group, Accumulation::exact}) {
+    MatmulOptions options;
+    options.profile = &profile_of(kind);
+    options.execution.threads = 1;
+    test::for_each_target([&](const std::string& target) {
+      const auto d = matmul(operand(row), operand(ones), options);
+      ASSERT_TRUE(d);
+      EXPECT_EQ(d->words[0], 0x3F800001U) << target;
+    });
+  }
+}
+
 /// Random rows of powers of two far apart, of full significands, of pairs that cancel, and of zeros of both signs.
 TEST(MatmulKernels, FarApartCancellingAndSparse) {
   const std::vector<int> exponents{0, 0, 60, -60, -23, -24, -25, -80, -126, -140, 100};
@@ -513,7 +538,11 @@ TEST(MatmulKernels, FarApartCancellingAndSparse) {
         }
       }
       for (std::size_t line = 0; line < 24; ++line) {
-        for (std::size_t i = 0; i < k; ++i) comparison.b.put(line, i, kind_of_data == 1 ? far(true) : one);
+        for (std::size_t i = 0; i < k; ++i) {
+          const uint64 zero = operands.chance(2) ? sign : 0;
+          const bool is_zero = kind_of_data == 3 && operands.chance(2);
+          comparison.b.put(line, i, kind_of_data == 1 ? far(true) : is_zero ? zero : one);
+        }
       }
       for (const Accumulation kind : kFloatProfiles) {
         for (const bool with_c : {false, true}) {
