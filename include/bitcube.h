@@ -276,7 +276,8 @@ typedef struct bitcube_quantize_options {
 } bitcube_quantize_options;
 
 /* Quantises a row-major tensor of `rank` dimensions along one axis (0 is the first). `words` are elements of the type
- * `source`, a float of whole bytes; `bytes` is their size and fits the shape exactly. BITCUBE_REFUSED: shape, axis,
+ * `source`, a float of whole bytes; `bytes` is their size and fits the shape exactly. BITCUBE_BAD_SIZE: more than 64
+ * dimensions. BITCUBE_REFUSED: shape, axis,
  * size or source are not right, a tensor scale for another format than NVFP4. */
 BITCUBE_API bitcube_status bitcube_quantize(int32_t source, const void* words, size_t bytes, const uint64_t* shape,
                                             size_t rank, size_t axis, const bitcube_quantize_options* options,
@@ -301,7 +302,7 @@ typedef struct bitcube_tensor_info {
 /* A tensor of codes and scales that were made elsewhere; both are copied. The quantised axis is moved last, the lines
  * (all other indices in row-major order) follow each other: a line of K lanes takes ceil(K / 2) bytes of codes in the
  * 4-bit formats, the even lane in the low nibble and the unused nibble 0, otherwise K bytes; and ceil(K / group)
- * little-endian scales. BITCUBE_REFUSED: sizes, shape, axis, profile, rule, unused nibbles or tensor scale are not
+ * little-endian scales. BITCUBE_BAD_SIZE: more than 64 dimensions. BITCUBE_REFUSED: sizes, shape, axis, profile, rule, unused nibbles or tensor scale are not
  * right. */
 BITCUBE_API bitcube_status bitcube_tensor_new(const bitcube_tensor_info* info, const uint64_t* shape, const void* codes,
                                               const void* scales, bitcube_tensor** tensor);

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, Optional, Tuple
+import os
+from typing import Any, Optional, Tuple, Union
 
 import numpy as np
 
@@ -18,6 +19,14 @@ _NATIVE = {
     "int64": "S64", "int32": "S32", "int16": "S16", "int8": "S8",
     "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8",
 }
+
+
+def encoded_path(path: Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]) -> bytes:
+    """What the system calls a path. One with a NUL would end there, and name another file."""
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:
+        raise ValueError(f"path: {path!r} has a NUL character in it")
+    return encoded
 
 
 def format_named(argument: str, name: Any) -> Format:

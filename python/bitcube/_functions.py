@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 import numpy as np
 
 from . import _bitcube
-from ._arrays import accumulators, count, format_named, text, typed, words
+from ._arrays import accumulators, count, encoded_path, format_named, text, typed, words
 from ._types import Array, BlockFormat, ErrorReport, Flags, Format, Result
 
 _PathLike = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
@@ -158,7 +158,7 @@ class QuantizedTensor:
 
     def save(self, path: _PathLike, name: str = "tensor") -> None:
         """Writes a .safetensors file, as ``bitcube quantize`` does: completely or not at all. Raises ValueError."""
-        self._tensor.save(os.fsencode(path), name)
+        self._tensor.save(encoded_path(path), name)
 
     def __repr__(self) -> str:
         choice = f", profile={self.profile!r}" if self.profile else ""
@@ -216,12 +216,12 @@ def load(path: _PathLike, name: str = "") -> QuantizedTensor:
 
     Everything is checked. Raises ValueError, whose message names the file, the tensor and the fault.
     """
-    return QuantizedTensor._wrap(_bitcube.load(os.fsencode(path), name))
+    return QuantizedTensor._wrap(_bitcube.load(encoded_path(path), name))
 
 
 def names(path: _PathLike) -> List[str]:
     """The names of the quantised tensors of a .safetensors file."""
-    return _bitcube.packed_names(os.fsencode(path))
+    return _bitcube.packed_names(encoded_path(path))
 
 
 def matmul(a: Any, b: Any, bias: Any = None, c: Any = None, accumulate: str = "fma", *,

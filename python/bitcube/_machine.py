@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 import numpy as np
 
 from . import _bitcube
-from ._arrays import count, format_named, typed
+from ._arrays import count, encoded_path, format_named, typed
 from ._types import Array, Check, Fault, Flags, Outcome, RunResult, Tile
 
 _U64 = 1 << 64
@@ -40,13 +40,13 @@ class Program:
 
     def __init__(self, text: str, name: str = "program", directory: Union[str, "os.PathLike[str]"] = "") -> None:
         """From a text. Files that directives name are found relative to ``directory``. Raises ValueError."""
-        self._program = _bitcube.Program.parse(text, name, os.fsencode(directory))
+        self._program = _bitcube.Program.parse(text, name, encoded_path(directory))
 
     @classmethod
     def load(cls, path: Union[str, "os.PathLike[str]"]) -> "Program":
         """From a file of text, or of words. Raises ValueError."""
         self = object.__new__(cls)
-        self._program = _bitcube.Program.load(os.fsencode(path))
+        self._program = _bitcube.Program.load(encoded_path(path))
         return self
 
     @property

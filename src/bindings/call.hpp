@@ -93,6 +93,11 @@ void require_zero(const std::uint32_t (&values)[N], std::string_view name) {
 inline void require_size(std::size_t size, std::size_t wanted, std::string_view name) {
   if (size != wanted) fail(BITCUBE_BAD_SIZE, "{}: {}, but {} are needed", name, size, wanted);
 }
+/// A shape has no end of its own, so an absurd length would read whatever follows it; files stop at 64 dimensions too.
+inline void require_shape(const void* shape, std::size_t rank) {
+  require(shape, rank, "shape");
+  if (rank > 64) fail(BITCUBE_BAD_SIZE, "shape: {} dimensions, but at most 64 are accepted", rank);
+}
 inline std::size_t product(std::size_t a, std::size_t b, std::string_view name) {
   std::size_t out = 0;
   if (__builtin_mul_overflow(a, b, &out)) fail(BITCUBE_BAD_SIZE, "{}: more than memory can hold", name);

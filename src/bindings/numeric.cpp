@@ -79,7 +79,7 @@ bitcube_status bitcube_quantize(int32_t source, const void* words, size_t bytes,
   return call([&] {
     require(tensor, "tensor");
     require(words, bytes, "words");
-    require(shape, rank, "shape");
+    require_shape(shape, rank);
     const bitcube_quantize_options o = options_of(options);
     require_zero(o.reserved, "options.reserved");
     const QuantizeOptions chosen{.format = &row_of(block_formats, o.format, "format"),
@@ -100,7 +100,7 @@ bitcube_status bitcube_tensor_new(const bitcube_tensor_info* info, const uint64_
   return call([&] {
     require(tensor, "tensor");
     require(info, "info");
-    require(shape, info->rank, "shape");
+    require_shape(shape, info->rank);
     require(codes, info->code_bytes, "codes");
     require(scales, info->scale_bytes, "scales");
     require_zero(info->reserved, "info.reserved");

@@ -143,6 +143,13 @@ TEST_F(Misuse, Null) {
   EXPECT_NULL(bitcube_quantize(1, nullptr, 4, shape_.data(), 2, 0, nullptr, &tensor), "words");
   EXPECT_NULL(bitcube_quantize(1, words_.data(), 4, nullptr, 2, 0, nullptr, &tensor), "shape");
   EXPECT_NULL(bitcube_quantize(1, words_.data(), 4, shape_.data(), 2, 0, nullptr, nullptr), "tensor");
+  // An absurd number of dimensions is refused before any of them is read.
+  for (const std::size_t rank : {std::size_t{65}, std::size_t{1} << 61, ~std::size_t{0}}) {
+    EXPECT_EQ(bitcube_quantize(1, words_.data(), 4, shape_.data(), rank, 0, nullptr, &tensor), BITCUBE_BAD_SIZE);
+    bitcube_tensor_info info{};
+    info.rank = rank;
+    EXPECT_EQ(bitcube_tensor_new(&info, shape_.data(), nullptr, nullptr, &tensor), BITCUBE_BAD_SIZE);
+  }
   bitcube_tensor_info info{};
   ASSERT_EQ(bitcube_tensor_describe(tensor_, &info), BITCUBE_OK);
   EXPECT_NULL(bitcube_tensor_new(nullptr, shape_.data(), words_.data(), words_.data(), &tensor), "info");

@@ -170,3 +170,11 @@ def test_errors_of_a_tensor():
         q.save("no/such/directory.safetensors")
     with pytest.raises(TypeError, match="comes from"):
         bitcube.QuantizedTensor()
+
+
+def test_a_path_with_a_nul_names_no_other_file(tmp_path):
+    tensor = bitcube.quantize(np.ones(64, np.float32), "hif4")
+    for call in (tensor.save, bitcube.load, bitcube.names, bitcube.Program.load):
+        with pytest.raises(ValueError, match="NUL"):
+            call(str(tmp_path / "a\0b"))
+    assert not (tmp_path / "a").exists()
