@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "bitcube/isa/text.hpp"
+#include "edit_distance.hpp"
 #include "notation.hpp"
 
 namespace bitcube::isa {
@@ -268,21 +268,6 @@ class OperandReader {
   Failure& failure_;
   bool first_ = true;
 };
-
-/// Steps that turn one word into the other: letters put in, taken out, or changed.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const bool same = ascii_lower(a[i]) == ascii_lower(b[j]);
-      const std::size_t best = std::min({row[j] + 1, row[j + 1] + 1, diagonal + (same ? 0 : 1)});
-      diagonal = std::exchange(row[j + 1], best);
-    }
-  }
-  return row.back();
-}
 
 std::string unknown_mnemonic(const Cursor& at) {
   constexpr std::size_t max_steps = 4;

@@ -5,12 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <numeric>
 
 #include "bitcube/machine/state.hpp"
 #include "bitcube/machine/tile.hpp"
 #include "bitcube/numeric/convert.hpp"
 #include "bitcube/numeric/real_text.hpp"
+
+#include "edit_distance.hpp"
 
 namespace bitcube::program {
 namespace {
@@ -28,20 +29,6 @@ std::string found(const Token& token) {
     default:
       return fmt::format("'{}'", token.text);
   }
-}
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const bool same = ascii_lower(a[i]) == ascii_lower(b[j]);
-      const std::size_t best = std::min({row[j] + 1, row[j + 1] + 1, diagonal + (same ? 0 : 1)});
-      diagonal = std::exchange(row[j + 1], best);
-    }
-  }
-  return row.back();
 }
 
 }  // namespace
