@@ -68,33 +68,22 @@ Expected<Exit> run(const Options& options, const Console& console) {
   if (auto done = finish->run(*accumulators, {.threads = options.threads}); !done) return done.error();
   const double seconds = clock.seconds();
 
-  Expected<void> printed;
-  if (console.json()) {
-    Json json{{"m", rows}, {"n", cols}, {"k", a->operand().k}, {"a", a->json()}, {"b", b->json()}};
-    json["profile"] = (*profile)->name;
-    json["accumulator"] = accumulator.name;
-    finish->describe(json);
-    json["seconds"] = seconds;
-    printed = console.print_json(json);
-  } else {
-    TextTable sides;
-    const auto side = [&](const char* name, std::vector<std::string> cells) {
-      cells.insert(cells.begin(), name);
-      sides.add(std::move(cells));
-    };
-    side("A", a->describe());
-    side("B", b->describe());
-    side("D", finish->cells());
-    TextTable facts;
-    facts.add(
-        {"product", fmt::format("{}, {} accumulator, K = {}{}{}", (*profile)->name, accumulator.name, a->operand().k,
-                                options.c.empty() ? "" : ", C", options.bias.empty() ? "" : ", bias")});
-    finish->describe(facts);
-    facts.add({"time", fmt::format("{:.3f} s", seconds)});
-    printed = console.print(sides.text() + facts.text() + finish->preview());
+  Json json{{"m", rows}, {"n", cols}, {"k", a->operand().k}, {"a", a->json()}, {"b", b->json()}};
+  json["profile"] = (*profile)->name;
+  json["accumulator"] = accumulator.name;
+  TextTable sides;
+  for (const auto& [name, file] : {std::pair{"A", &*a}, std::pair{"B", &*b}}) {
+    std::vector<std::string> cells = file->describe();
+    cells.insert(cells.begin(), name);
+    sides.add(std::move(cells));
   }
-  if (!printed) return printed.error();
-  if (auto done = finish->commit(); !done) return done.error();
+  TextTable facts;
+  facts.add(
+      {"product", fmt::format("{}, {} accumulator, K = {}{}{}", (*profile)->name, accumulator.name, a->operand().k,
+                              options.c.empty() ? "" : ", C", options.bias.empty() ? "" : ", bias")});
+  if (auto done = finish->report(console, std::move(json), std::move(sides), std::move(facts), seconds); !done) {
+    return done.error();
+  }
   return Exit::success;
 }
 

@@ -63,26 +63,11 @@ Expected<Exit> run(const Options& options, const Console& console) {
   }
   const double seconds = clock.seconds();
 
-  Expected<void> printed;
   const std::array<uint64, 2> shape{accumulators->rows, accumulators->cols};
-  if (console.json()) {
-    Json json{{"input", options.input}, {"accumulator", accumulators->format->name}, {"shape", shape}};
-    finish->describe(json);
-    json["seconds"] = seconds;
-    printed = console.print_json(json);
-  } else {
-    TextTable sides;
-    sides.add({"ACC", options.input, shape_text(shape), std::string(accumulators->format->name)});
-    std::vector<std::string> cells = finish->cells();
-    cells.insert(cells.begin(), "D");
-    sides.add(std::move(cells));
-    TextTable facts;
-    finish->describe(facts);
-    facts.add({"time", fmt::format("{:.3f} s", seconds)});
-    printed = console.print(sides.text() + facts.text() + finish->preview());
-  }
-  if (!printed) return printed.error();
-  if (auto done = finish->commit(); !done) return done.error();
+  Json json{{"input", options.input}, {"accumulator", accumulators->format->name}, {"shape", shape}};
+  TextTable sides;
+  sides.add({"ACC", options.input, shape_text(shape), std::string(accumulators->format->name)});
+  if (auto done = finish->report(console, std::move(json), std::move(sides), {}, seconds); !done) return done.error();
   return Exit::success;
 }
 

@@ -120,6 +120,24 @@ std::string PostprocessRun::preview() const {
   return table.text(right);
 }
 
+Expected<void> PostprocessRun::report(const Console& console, Json json, TextTable sides, TextTable facts,
+                                      double seconds) {
+  Expected<void> printed;
+  if (console.json()) {
+    describe(json);
+    json["seconds"] = seconds;
+    printed = console.print_json(json);
+  } else {
+    std::vector<std::string> d = cells();
+    d.insert(d.begin(), "D");
+    sides.add(std::move(d));
+    describe(facts);
+    facts.add({"time", fmt::format("{:.3f} s", seconds)});
+    printed = console.print(sides.text() + facts.text() + preview());
+  }
+  return printed ? commit() : printed;
+}
+
 Expected<void> PostprocessRun::commit() {
   std::vector<OutputFile*> files;
   for (File& file : files_) {

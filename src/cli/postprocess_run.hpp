@@ -18,15 +18,9 @@ class PostprocessRun {
   /// Computes D and the reductions, and fills the files.
   Expected<void> run(const Accumulators& accumulators, const Execution& execution);
 
-  /// Cells that describe D: file, shape, type.
-  std::vector<std::string> cells() const;
-  void describe(TextTable& facts) const;
-  void describe(Json& json) const;
-  /// D in decimal, where it is small.
-  std::string preview() const;
-
-  /// All files appear, or none.
-  Expected<void> commit();
+  /// Prints what went in, D and the time, as text or as JSON; then all files appear, or none. `json`, `sides` and
+  /// `facts` say what the caller knows of the inputs.
+  Expected<void> report(const Console& console, Json json, TextTable sides, TextTable facts, double seconds);
 
  private:
   struct File {
@@ -37,6 +31,13 @@ class PostprocessRun {
     std::vector<uint64> shape;
   };
 
+  /// Cells that describe D: file, shape, type.
+  std::vector<std::string> cells() const;
+  void describe(TextTable& facts) const;
+  void describe(Json& json) const;
+  /// D in decimal, where it is small.
+  std::string preview() const;
+  Expected<void> commit();
   Expected<void> fill(File& file, DType dtype, std::span<const std::byte> payload);
 
   ResolvedPostprocess resolved_;
