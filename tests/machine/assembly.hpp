@@ -66,4 +66,14 @@ inline uint64 shared_binding(unsigned id, int size = 0, int pe_mode = 1) {
                      .set(Field::pe_mode, pe_mode));
 }
 
+/// Steps through words until one does not succeed; the outcome of the last.
+inline Outcome run_words(Core& core, std::initializer_list<uint64> words) {
+  Outcome o;
+  for (const uint64 w : words) {
+    o = core.step(w);
+    if (!o.ok()) break;
+  }
+  return o;
+}
+
 }  // namespace bitcube::machine::test

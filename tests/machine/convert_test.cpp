@@ -13,15 +13,6 @@ namespace {
 using isa::PadValue;
 using isa::TransferLayout;
 
-Outcome run_words(Core& core, std::initializer_list<uint64> words) {
-  Outcome o;
-  for (const uint64 w : words) {
-    o = core.step(w);
-    if (!o.ok()) break;
-  }
-  return o;
-}
-
 /// A word that is an encoding of the format.
 uint64 legal_word(bitcube::test::Operands& random, const Format& f) {
   for (;;) {

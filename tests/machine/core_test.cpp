@@ -8,15 +8,6 @@
 namespace bitcube::machine::test {
 namespace {
 
-Outcome run_words(Core& core, std::initializer_list<uint64> words) {
-  Outcome o;
-  for (const uint64 w : words) {
-    o = core.step(w);
-    if (!o.ok()) break;
-  }
-  return o;
-}
-
 constexpr std::uint32_t fp32_one = 0x3F800000;
 
 TEST(Core, CopiesAreIndependentValues) {

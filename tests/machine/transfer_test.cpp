@@ -70,15 +70,6 @@ void fill_memory(Memory& memory, std::uint64_t seed) {
   memory.map(other_base, 0x20000);
 }
 
-Outcome run_words(Core& core, std::initializer_list<uint64> words) {
-  Outcome o;
-  for (const uint64 w : words) {
-    o = core.step(w);
-    if (!o.ok()) break;
-  }
-  return o;
-}
-
 TEST(Transfer, LoadsEveryOrdinaryOrder) {
   for (const Code& code : ordinary_codes) {
     for (const DataType type : types) {
