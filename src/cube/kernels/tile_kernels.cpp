@@ -14,6 +14,8 @@
 #include <hwy/foreach_target.h>  // compiles what is between the guards once per target
 #include <hwy/highway.h>
 
+#include "quantize/kernels/lanes-inl.hpp"
+
 // The parts that know no target.
 #ifndef BITCUBE_CUBE_TILE_KERNELS_ONCE
 #define BITCUBE_CUBE_TILE_KERNELS_ONCE
@@ -189,7 +191,7 @@ HWY_BEFORE_NAMESPACE();
 namespace bitcube::kernels {
 namespace HWY_NAMESPACE {
 
-#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+#if !BITCUBE_HAS_KERNELS
 
 /// Without SIMD the reference is the kernel.
 TileKernels tile_kernels_here(Method /*method*/) {
@@ -236,17 +238,8 @@ static_assert(tile_cols <= most_lines);
 
 /// 4-bit codes of consecutive lanes, two per byte, the even one in the low nibble: one per byte.
 void unpack_nibbles(const std::uint8_t* from, std::size_t n, std::uint8_t* to) {
-  const hn::FixedTag<std::uint8_t, 16> d16;
-  const auto low = hn::Set(d16, 0x0F);
   std::size_t k = 0;
-  for (; k + 32 <= n; k += 32) {
-    const auto pairs = hn::LoadU(d16, from + k / 2);
-    const auto even = hn::And(pairs, low);
-    const auto odd =
-        hn::And(hn::BitCast(d16, hn::ShiftRight<4>(hn::BitCast(hn::FixedTag<std::uint16_t, 8>{}, pairs))), low);
-    hn::StoreU(hn::InterleaveLower(d16, even, odd), d16, to + k);
-    hn::StoreU(hn::InterleaveUpper(d16, even, odd), d16, to + k + 16);
-  }
+  for (; k + 32 <= n; k += 32) spread_nibbles<16>(from + k / 2, to + k);
   for (; k < n; ++k) to[k] = static_cast<std::uint8_t>(from[k / 2] >> (4 * (k % 2)) & 0xF);
 }
 
@@ -338,18 +331,17 @@ void decode_nibbles(const std::int8_t* table, const std::uint8_t* codes, std::si
   }
 }
 
-/// Doubles the lanes of a HiF4 group of quarters for each micro-exponent that is set (numerics 8.1): whole quads.
-void apply_micro_exponents(std::uint32_t word, std::int8_t* group) {
-  const auto scale = hn::Set(dw, word);
-  for (std::size_t h = 0; h < 16; h += lanes) {
-    auto* at = reinterpret_cast<std::uint8_t*>(group) + 4 * h;
-    auto x = hn::LoadU(db, at);
-    const auto twice8 = hn::VecFromMask(dw, hn::TestBit(scale, hn::Load(dw, micro8_bits.data() + h)));
-    x = hn::Add(x, hn::And(x, hn::BitCast(db, twice8)));
-    const auto twice4 = hn::VecFromMask(dw, hn::TestBit(scale, hn::Load(dw, micro4_bits.data() + h)));
-    x = hn::Add(x, hn::And(x, hn::BitCast(db, twice4)));
-    hn::StoreU(x, db, at);
+/// Doubles quarters of a HiF4 group for each micro-exponent that the scale word sets for them (numerics 8.1); `quad` is
+/// that of the first lane.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V apply_micro_exponents(D d8, V quarters, std::uint32_t word, std::size_t quad) {
+  const hn::Repartition<std::uint32_t, D> d32;
+  const auto scale = hn::Set(d32, word);
+  for (const auto* bits : {&micro8_bits, &micro4_bits}) {
+    const auto twice = hn::VecFromMask(d32, hn::TestBit(scale, hn::LoadU(d32, bits->data() + quad)));
+    quarters = hn::Add(quarters, hn::And(quarters, hn::BitCast(d8, twice)));
   }
+  return quarters;
 }
 
 /// HiF4 lanes with their micro-exponents: quarters in [-28, 28]. Lanes [k0, k0 + n), k0 a multiple of 64.
@@ -357,7 +349,11 @@ void decode_hif4(const PackRequest& r, std::size_t line, std::size_t k0, const s
                  std::int8_t* out) {
   decode_nibbles(r.table, codes, n, out);
   for (std::size_t k = 0; k < n; k += hif4_group_lanes) {
-    apply_micro_exponents(scale_word(*r.side, line, k0 + k), out + k);
+    const std::uint32_t word = scale_word(*r.side, line, k0 + k);
+    for (std::size_t i = 0; i < hif4_group_lanes; i += hn::MaxLanes(db)) {
+      auto* at = reinterpret_cast<std::uint8_t*>(out + k + i);
+      hn::StoreU(apply_micro_exponents(db, hn::LoadU(db, at), word, i / 4), db, at);
+    }
   }
 }
 
@@ -576,16 +572,7 @@ void pack_f64(const PackRequest& r, std::size_t line, std::size_t k0, std::size_
   }
 }
 
-// Loops over the bytes of a group, which begins at a multiple of 16 and has zeros after a short end.
-
-bool all_zero(const std::int8_t* x, std::size_t n) {
-  const hn::FixedTag<std::int8_t, 16> d16;
-  auto any = hn::Zero(d16);
-  for (std::size_t k = 0; k < n; k += 16) any = hn::Or(any, hn::LoadU(d16, x + k));
-  return hn::AllTrue(d16, hn::Eq(any, hn::Zero(d16)));
-}
-
-/// Modulo 2^32, of signed or unsigned bytes.
+/// Modulo 2^32, of signed or unsigned bytes after which zeros stand.
 std::uint32_t sum_of(const std::int8_t* x, std::size_t n, bool is_signed) {
   const hn::FixedTag<std::uint8_t, 16> d16;
   const hn::FixedTag<std::uint64_t, 2> d2;
@@ -600,7 +587,7 @@ std::uint32_t sum_of(const std::int8_t* x, std::size_t n, bool is_signed) {
   return is_signed ? total - 128U * static_cast<std::uint32_t>(whole) : total;
 }
 
-/// Modulo 2^8; zeros follow as before.
+/// Modulo 2^8; zeros follow.
 void add_offset(std::int8_t* x, std::size_t n, int offset) {
   if (offset == 0) return;
   const auto by = hn::Set(db, static_cast<std::uint8_t>(offset));
@@ -610,17 +597,16 @@ void add_offset(std::int8_t* x, std::size_t n, int offset) {
   std::memset(x + n, 0, slack);
 }
 
-/// Four 8-bit integers per unit from 4-bit codes, with scales and corrections, for groups of whole 32 lanes: pack_i8()
-/// in one pass.
+/// Four 8-bit integers per unit from 4-bit codes, `step` lanes at a time, with the scales of groups and corrections of
+/// A. False where a scale is outside the range in which every product of two scales and a group sum is an FP32 value.
+template <std::size_t step>
 bool pack_nibbles(const PackRequest& r, std::size_t line, std::size_t k0, std::size_t n, const std::uint8_t* codes,
                   const LineTarget& to, ExponentRange& range) {
   const Operand& side = *r.side;
   const bool is_hif4 = side.format->type == DataType::hif4x2;
   const float unit = side.format->type == DataType::e2m1x2 ? 0.5F : 0.25F;
   const bool needs_range = r.method == Method::i8_exact;
-  constexpr std::size_t step = 32;
   const hn::CappedTag<std::uint8_t, step> d8;
-  const hn::Repartition<std::uint32_t, decltype(d8)> d32;
   const hn::Repartition<std::uint64_t, decltype(d8)> d64;
   constexpr std::size_t width = hn::MaxLanes(d8);
   const auto table = hn::LoadDup128(d8, reinterpret_cast<const std::uint8_t*>(r.table));
@@ -639,14 +625,7 @@ bool pack_nibbles(const PackRequest& r, std::size_t line, std::size_t k0, std::s
     for (; k < end; k += step, bytes += step) {
       for (std::size_t i = 0; i < step; i += width) {
         auto x = hn::TableLookupBytes(table, hn::And(hn::LoadU(d8, codes + k + i), low));
-        if (is_hif4) {
-          const auto scale_bits = hn::Set(d32, word);
-          const std::size_t quad = (k + i) % hif4_group_lanes / 4;
-          const auto twice8 = hn::VecFromMask(d32, hn::TestBit(scale_bits, hn::LoadU(d32, micro8_bits.data() + quad)));
-          x = hn::Add(x, hn::And(x, hn::BitCast(d8, twice8)));
-          const auto twice4 = hn::VecFromMask(d32, hn::TestBit(scale_bits, hn::LoadU(d32, micro4_bits.data() + quad)));
-          x = hn::Add(x, hn::And(x, hn::BitCast(d8, twice4)));
-        }
+        if (is_hif4) x = apply_micro_exponents(d8, x, word, (k + i) % hif4_group_lanes / 4);
         any = hn::Or(any, x);
         sum = hn::Add(sum, hn::SumsOf8(hn::Xor(x, flip)));  // signed plus 128 is unsigned
         // After the last lane stand zeros of A, so it does not matter what B has there.
@@ -670,50 +649,19 @@ bool pack_nibbles(const PackRequest& r, std::size_t line, std::size_t k0, std::s
   return good;
 }
 
-/// Four 8-bit integers per unit, with scales and corrections. False where a scale is outside the range in which every
-/// product of two scales and a group sum is an FP32 value.
-bool pack_i8(const PackRequest& r, std::size_t line, std::size_t k0, std::size_t n, const std::uint8_t* codes,
-             const LineTarget& to, ExponentRange& range) {
-  const Operand& side = *r.side;
-  const Format& f = *side.format;
+/// Four 8-bit integers per unit, with the correction of the chunk.
+void pack_i8(const PackRequest& r, std::size_t n, const std::uint8_t* codes, const LineTarget& to) {
   auto* out = static_cast<std::int8_t*>(to.units);
-  const bool is_hif4 = f.type == DataType::hif4x2;
-  if (is_hif4) {
-    decode_hif4(r, line, k0, codes, n, out);
-  } else if (r.table != nullptr) {
+  if (r.table != nullptr) {
     decode_nibbles(r.table, codes, n, out);
   } else {
     std::memcpy(out, codes, n);
   }
   std::memset(out + n, 0, slack);
-  bool good = true;
-  if (r.method != Method::i8_modulo) {
-    const float unit = f.type == DataType::e2m1x2 ? 0.5F : 0.25F;
-    for (std::size_t k = 0, g = 0; k < n; k += r.group, ++g) {
-      const std::size_t count = std::min(r.group, n - k);
-      float scale = scale_value(side, line, k0 + k) * unit;
-      if (scale == scale && all_zero(out + k, count)) scale = 0;  // whatever the scale, the group adds zeros
-      if (scale > 0) {
-        const int e = floor_log2(scale);
-        good = good && scale >= least_scale && scale < most_scale;
-        range.include(is_hif4 ? e - 2 : e, e + 1);
-      }
-      to.beside->scales[to.per_group(g)] = scale;
-    }
-  }
   add_offset(out, n, r.offset);
-  // One correction per group of A, or of the chunk; B has one for the chunk, with the methods without groups.
-  if (r.is_b && (r.method != Method::i8_modulo || r.other_offset == 0)) {
-    if (r.method == Method::i8_modulo) to.beside->sums[to.index] = 0;
-    return good;
-  }
-  const std::size_t group = r.method == Method::i8_modulo ? most_lanes : r.group;
-  for (std::size_t k = 0, g = 0; k < n; k += group, ++g) {
-    const std::uint32_t sum = sum_of(out + k, std::min(group, n - k), !r.is_b);
-    const auto correction = static_cast<std::int32_t>(0U - sum * static_cast<std::uint32_t>(r.other_offset));
-    to.beside->sums[r.is_b ? to.index : to.per_group(g)] = correction;
-  }
-  return good;
+  const std::uint32_t sum = r.other_offset == 0 ? 0 : sum_of(out, n, !r.is_b);
+  to.beside->sums[to.is_b ? to.index : to.per_group(0)] =
+      static_cast<std::int32_t>(0U - sum * static_cast<std::uint32_t>(r.other_offset));
 }
 
 /// Two 16-bit integers per unit, with the corrections of their offsets.
@@ -843,10 +791,11 @@ void pack_panel(const PackRequest& r, std::size_t width, std::size_t line, std::
           break;
         case Method::i8_group:
         case Method::i8_exact:
+          good = r.group % 32 == 0 ? pack_nibbles<32>(r, line + i, k0, n, from, target, range)
+                                   : pack_nibbles<16>(r, line + i, k0, n, from, target, range);
+          break;
         case Method::i8_modulo:
-          good = r.table != nullptr && r.group % 32 == 0 && r.method != Method::i8_modulo
-                     ? pack_nibbles(r, line + i, k0, n, from, target, range)
-                     : pack_i8(r, line + i, k0, n, from, target, range);
+          pack_i8(r, n, from, target);
           break;
         case Method::i16_modulo:
           pack_i16(r, n, from, target);

@@ -128,6 +128,21 @@ HWY_INLINE hn::Vec<Word32> load_bf16_as_fp32(Word32 d, const std::byte* from) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, words)));
 }
 
+/// Spreads the nibbles of kBytes bytes, a multiple of 16, to bytes; the low nibble is the even lane.
+template <std::size_t kBytes>
+HWY_INLINE void spread_nibbles(const std::uint8_t* from, std::uint8_t* to) {
+  const hn::Full128<std::uint8_t> d;
+  const hn::Full128<std::uint16_t> d16;
+  const auto low_nibble = hn::Set(d, 0x0F);
+  for (std::size_t i = 0; i < kBytes; i += 16) {
+    const auto packed = hn::LoadU(d, from + i);
+    const auto even = hn::And(packed, low_nibble);
+    const auto odd = hn::And(hn::BitCast(d, hn::ShiftRight<4>(hn::BitCast(d16, packed))), low_nibble);
+    hn::StoreU(hn::InterleaveLower(d, even, odd), d, to + 2 * i);
+    hn::StoreU(hn::InterleaveUpper(d, even, odd), d, to + 2 * i + 16);
+  }
+}
+
 #endif  // BITCUBE_HAS_KERNELS
 }  // namespace bitcube::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
