@@ -236,9 +236,9 @@ class Product {
     std::vector<std::size_t> good_rows;
     std::vector<std::size_t> bad_cols;
     std::vector<std::size_t> all_cols(b_.lines);
+    std::iota(all_cols.begin(), all_cols.end(), std::size_t{0});
     for (std::size_t r = 0; r < a_.lines; ++r) (bad_a_[r] != 0 ? bad_rows : good_rows).push_back(r);
-    for (std::size_t c = 0; c < b_.lines; ++c) {
-      all_cols[c] = c;
+    for (const std::size_t c : all_cols) {
       if (bad_b_[c] != 0) bad_cols.push_back(c);
     }
     if (!bad_rows.empty()) reference(bad_rows, all_cols);
@@ -311,15 +311,6 @@ class Product {
     }
   }
 
-  /// A thread keeps its panels of A for the next block, unless `exact` over a long K has made them large.
-  struct ReleaseLarge {
-    std::optional<Panels>& panels;
-    bool large;
-    ~ReleaseLarge() {
-      if (large) panels.reset();
-    }
-  };
-
   void multiply_block(std::size_t first_a, std::size_t a_panels, std::size_t first_b, std::size_t b_panels,
                       std::size_t pass, bool last, Panels& b_block) {
     thread_local std::optional<Panels> a_block;
@@ -334,7 +325,6 @@ class Product {
     for (std::size_t p = 0; p < a_panels; ++p) {
       pack(request_a_, a_, kernels_.rows, first_a + p, pass, *a_block, p, bad_a_);
     }
-    const ReleaseLarge release{a_block, pass_chunks_ > 8};
     for (std::size_t j = 0; j < b_panels; ++j) {
       for (std::size_t i = 0; i < a_panels; ++i) {
         const Place place = place_of(first_a + i, first_b + j);
@@ -343,6 +333,8 @@ class Product {
         multiply_tile(place, pass, last, *a_block, i, b_block, j);
       }
     }
+    // A thread keeps its panels of A for the next block, unless `exact` over a long K has made them large.
+    if (pass_chunks_ > 8) a_block.reset();
   }
 
   Place place_of(std::size_t a_panel, std::size_t b_panel) const noexcept {
@@ -361,7 +353,8 @@ class Product {
     }
   }
 
-  /// C or +0.
+  /// C or +0. Also for a tile that is computed aside: outputs that were written once already, while their lines are at
+  /// hand, take the results faster. Filling the tile alone made the product of HiF4 a tenth slower.
   void start(const Place& place) noexcept {
     for (std::size_t r = 0; r < place.rows; ++r) {
       const std::size_t at = (place.row + r) * out_.cols + place.col;
