@@ -151,49 +151,12 @@ Expected<uint64> parse_hex(std::string_view text) {
   return word;
 }
 
-double to_double(const Real& real) noexcept {
-  return std::bit_cast<double>(encode(fp64, real, {}).bits);
-}
-
-std::string value_text(const Format& f, const Value& value) {
-  switch (value.cls) {
-    case Class::invalid:
-      return "invalid";
-    case Class::quiet_nan:
-      return "nan";
-    case Class::signaling_nan:
-      return "snan";
-    case Class::infinity:
-      return value.real.negative ? "-inf" : "inf";
-    default:
-      break;
-  }
-  if (f.is_integer()) {
-    return fmt::format("{}{}", value.real.negative ? "-" : "", static_cast<uint64>(value.real.significand));
-  }
-  const double number = value.real.is_zero() && value.real.negative ? -0.0 : to_double(value.real);
-  // A value of all but the widest formats is one of FP32, and needs only so many digits as tell it from those.
-  return f.lane_bits <= 32 ? fmt::format("{}", static_cast<float>(number)) : fmt::format("{}", number);
-}
-
 Json value_json(const Format& f, const Value& value) {
   if (!value.is_finite()) return value.is_infinite() ? value_text(f, value) : "nan";
   if (!f.is_integer()) return value.real.is_zero() && value.real.negative ? -0.0 : to_double(value.real);
   const auto magnitude = static_cast<uint64>(value.real.significand);
   if (!value.real.negative) return magnitude;
   return static_cast<int64>(~magnitude + 1);
-}
-
-std::string bits_text(const Format& f, uint64 code) {
-  return fmt::format("0x{:0{}X}", code, (f.lane_bits + 3) / 4);
-}
-
-std::string flags_text(Flags flags) {
-  std::string text;
-  for (const FlagName& row : flag_names) {
-    if (has(flags, row.flag)) text += fmt::format("{}{}", text.empty() ? "" : " ", row.name);
-  }
-  return text.empty() ? "-" : text;
 }
 
 Json flags_json(Flags flags) {
@@ -204,37 +167,9 @@ Json flags_json(Flags flags) {
   return json;
 }
 
-std::string shape_text(std::span<const uint64> shape) {
-  return shape.empty() ? "scalar" : fmt::format("{}", fmt::join(shape, " x "));
-}
-
 Json number_json(double number) {
   if (std::isfinite(number)) return number;
   return std::isnan(number) ? "nan" : number < 0 ? "-inf" : "inf";
-}
-
-std::string TextTable::text(std::span<const std::size_t> right_aligned, std::string_view separator) const {
-  const auto width = [](std::string_view cell) {
-    return static_cast<std::size_t>(
-        std::count_if(cell.begin(), cell.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-  };
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows_) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
-  }
-  std::string out;
-  for (const auto& row : rows_) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string padding(widths[i] - width(row[i]), ' ');
-      const bool right = std::find(right_aligned.begin(), right_aligned.end(), i) != right_aligned.end();
-      if (i != 0) out += separator;
-      out += right ? padding + row[i] : row[i] + padding;
-    }
-    out.erase(out.find_last_not_of(' ') + 1);
-    out += '\n';
-  }
-  return out;
 }
 
 Expected<void> check_output(const std::string& path, std::span<const std::string> inputs) {

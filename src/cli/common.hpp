@@ -22,6 +22,8 @@
 #include "bitcube/numeric/decode.hpp"
 #include "bitcube/numeric/flags.hpp"
 #include "bitcube/parallel.hpp"
+#include "text_table.hpp"
+#include "value_text.hpp"
 
 namespace bitcube::cli {
 
@@ -106,33 +108,11 @@ bool is_bit_pattern(std::string_view text) noexcept;
 
 // ---- Numbers as text
 
-/// Double of a finite value; exact for every value of a format that FP64 holds.
-double to_double(const Real& real) noexcept;
-/// The shortest decimal that tells a value from all others of FP32 (of FP64, if it has more than 32 bits), or inf,
-/// -inf, nan, snan, invalid.
-std::string value_text(const Format& f, const Value& value);
-/// The same as a JSON number where it is finite, else as one of the strings inf, -inf, nan.
+/// A value as a JSON number where it is finite, else as one of the strings inf, -inf, nan.
 Json value_json(const Format& f, const Value& value);
-/// 0x and the digits of a lane.
-std::string bits_text(const Format& f, uint64 code);
-/// "OF NX", or "-" for none.
-std::string flags_text(Flags flags);
 Json flags_json(Flags flags);
-/// "784 x 256"; a scalar is "scalar".
-std::string shape_text(std::span<const uint64> shape);
 /// A number of JSON, or the string "inf" or "nan".
 Json number_json(double number);
-
-/// Columns of text, padded to the widest cell; numbers of a row may differ. Widths count code points.
-class TextTable {
- public:
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-  /// Cells in `right_aligned` columns stand at the right. Lines have no spaces at their end.
-  std::string text(std::span<const std::size_t> right_aligned = {}, std::string_view separator = "  ") const;
-
- private:
-  std::vector<std::vector<std::string>> rows_;
-};
 
 // ---- Files
 

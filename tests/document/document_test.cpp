@@ -1,0 +1,96 @@
+// Documents as text and as JSON, and exact values as text.
+#include "bitcube/document.hpp"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "bitcube/numeric/real_text.hpp"
+#include "text_table.hpp"
+#include "value_text.hpp"
+
+namespace bitcube {
+namespace {
+
+Document example() {
+  return {.title = "explain 1",
+          .sections = {{.title = "Source",
+                        .clause = "numerics 1.2",
+                        .facts = {{"value", "464"}, {"bits", "0x43E8", "why so"}, {"long", "x"}},
+                        .tables = {{"Modes", {"mode", "bits"}, {{"rne", "0x7E"}, {"rtz", "0x7"}}, {1}}},
+                        .remarks = {std::string(60, 'a') + ' ' + std::string(60, 'b')}}},
+          .results = {{"bits", "0x7E", "448"}}};
+}
+
+TEST(Document, Text) {
+  EXPECT_EQ(text_of(example()),
+            "explain 1\n\n1  Source  [numerics 1.2]\n"
+            "   value  464\n"
+            "   bits   0x43E8  why so\n"
+            "   long   x\n"
+            "   Modes:\n"
+            "     mode  bits\n"
+            "     rne   0x7E\n"
+            "     rtz    0x7\n"
+            "   " +
+                std::string(60, 'a') + "\n   " + std::string(60, 'b') +
+                "\n"
+                "\nbits  0x7E  448\n");
+}
+
+TEST(Document, LongRemarksStayInHundredColumns) {
+  std::string remark = "word";
+  for (int i = 0; i < 80; ++i) remark += " word";
+  for (const std::size_t length : {1U, 39U, 41U, 70U, 90U}) {
+    const Document document{.title = "t",
+                            .sections = {{.title = "s", .facts = {{"name", std::string(length, 'x'), remark}}}}};
+    std::string words;
+    const std::string text = text_of(document);
+    for (std::string_view rest = text; !rest.empty();) {
+      const std::string_view line = rest.substr(0, rest.find('\n'));
+      EXPECT_LE(text_width(line), 100U) << line;
+      for (std::size_t at = line.find("word"); at != line.npos; at = line.find("word", at + 1)) words += "word ";
+      rest.remove_prefix(line.size() + 1);
+    }
+    EXPECT_EQ(words, remark + ' ');
+  }
+}
+
+TEST(Document, Json) {
+  const auto json = nlohmann::json::parse(json_of(example()));
+  EXPECT_EQ(json["sections"][0]["facts"][1]["remark"], "why so");
+  EXPECT_FALSE(json["sections"][0]["facts"][0].contains("remark"));
+  EXPECT_EQ(json["sections"][0]["tables"][0]["rows"][1][0], "rtz");
+  EXPECT_EQ(json["results"][0]["value"], "0x7E");
+  EXPECT_EQ(nlohmann::json::parse(json_of({.title = "\xff"}))["title"], "\xEF\xBF\xBD");
+}
+
+TEST(ExactText, DecimalWhereShortElseHexadecimal) {
+  EXPECT_EQ(exact_text(Real{}), "0");
+  EXPECT_EQ(exact_text(Real{.negative = true}), "-0");
+  EXPECT_EQ(exact_text(Real{.significand = 29, .exponent = 4}), "464");
+  EXPECT_EQ(exact_text(Real{.negative = true, .significand = 3, .exponent = -2}), "-0.75");
+  EXPECT_EQ(exact_text(Real{.significand = 1, .exponent = -10}), "0.0009765625");
+  EXPECT_EQ(exact_text(Real{.significand = 6, .exponent = -1}), "3");
+  EXPECT_EQ(exact_text(Real{.significand = 1, .exponent = 64}), "18446744073709551616");
+  EXPECT_EQ(exact_text(Real{.significand = 1, .exponent = 67}), "0x1p+67");
+  EXPECT_EQ(exact_text(Real{.significand = 1, .exponent = -149}), "0x1p-149");
+  EXPECT_EQ(exact_text(Real{.significand = 3, .exponent = -150}), "0x1.8p-149");
+  EXPECT_EQ(exact_text(Real{.significand = 0x123456789ABCDEF1, .exponent = -100}), "0x1.23456789abcdef1p-40");
+  EXPECT_EQ(exact_text(Real{.significand = 3, .exponent = 0, .sticky = true}), "3…");
+  EXPECT_EQ(exact_text(Real{.significand = ~uint128{0}}), "0x1.fffffffffffffffffffffffffffffffep+127");
+}
+
+TEST(ExactText, ReadsBackAsTheSameValue) {
+  for (const std::uint32_t significand : {1U, 3U, 5U, 11U, 0x7FFFFFU, 0xFFFFFFU, 0x800001U}) {
+    for (int exponent = -149; exponent <= 104; ++exponent) {
+      const Real real{.significand = significand, .exponent = exponent};
+      const RealLiteral literal = parse_real(exact_text(real));
+      ASSERT_EQ(literal.fault, nullptr) << exact_text(real);
+      EXPECT_EQ(compare_magnitude(literal.real, real), 0) << exact_text(real);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bitcube
