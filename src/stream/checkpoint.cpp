@@ -240,6 +240,7 @@ Expected<void> CheckpointQuantizer::Impl::plan_shard(const CheckpointFile& file,
       planned.reason = unfit(tensor, options);
     }
     if (planned.reason.empty()) {
+      if (tensor.name.empty()) return fail("a quantised tensor needs a name; copy it with --exclude '^$'");
       const Format* stored = float_of(tensor.dtype);
       const bool rounded = options.source_type != nullptr && options.source_type != stored;
       if (rounded) {

@@ -106,6 +106,27 @@ TEST_F(CheckpointProgram, Inspect) {
   EXPECT_TRUE(refuses({"inspect", path("none")}, "none: No such file"));
 }
 
+/// Nobody writes to these pipes: a program that opens one waits for ever.
+TEST_F(CheckpointProgram, NamedPipes) {
+  write_checkpoint(path("in.safetensors"), kTensors);
+  write_text(path("index.json"), R"({"weight_map":{"a":"fifo.safetensors"}})");
+  const std::string message = ": is a named pipe; a regular file is needed";
+  for (const std::string name : {"fifo", "fifo.safetensors", "fifo.npy", "fifo.json"}) {
+    ASSERT_EQ(::mkfifo(path(name).c_str(), 0600), 0);
+    EXPECT_TRUE(refuses({"inspect", path(name)}, name + message));
+    EXPECT_TRUE(refuses({"inspect", path("in.safetensors"), "--against", path(name)}, name + message));
+  }
+  for (const std::string name : {"fifo.safetensors", "fifo.json"}) {
+    EXPECT_TRUE(refuses({"quantize", path(name), "-f", "hif4", "-o", path("out.safetensors")}, name + message));
+  }
+  EXPECT_TRUE(refuses({"inspect", path("index.json")}, "fifo.safetensors" + message));
+  // What the process has open already may be a pipe: there is a writer.
+  const std::string shell =
+      "cat " + path("in.safetensors") + " | " BITCUBE_PROGRAM " inspect /dev/stdin > " + path("out");
+  EXPECT_EQ(std::system(shell.c_str()), 0);
+  EXPECT_NE(read_text(path("out")).find("3 tensors"), std::string::npos);
+}
+
 /// Every fault is found before an output is begun, and named.
 TEST_F(CheckpointProgram, HostileFiles) {
   const auto file = [](std::string_view header, std::string_view data = "", std::uint64_t length = 0) {

@@ -243,6 +243,13 @@ TEST_F(Checkpoint, Refuses) {
   EXPECT_EQ(dir_.names(), (std::set<std::string>{"in.safetensors", "link"}));
 }
 
+TEST_F(Checkpoint, ATensorWithoutAName) {
+  write_checkpoint(path("in.safetensors"), {{"", "F32", {64, 64}}, {"a", "F32", {64, 64}}});
+  EXPECT_TRUE(plan_fails(kDefaults, path("in.safetensors") +
+                                        ": tensor \"\": a quantised tensor needs a name; copy it with --exclude '^$'"));
+  EXPECT_EQ(selected(choose({}, {"^$"})), std::vector<std::string>{"a"});
+}
+
 TEST_F(Checkpoint, PatternsTakeNoTimeAndNoStack) {
   // With a matcher that backtracks the first would take years, and the second the whole stack.
   write_checkpoint(path("in.safetensors"), {{std::string(1'000'000, 'a') + "!", "F32", {64, 64}}});
