@@ -157,6 +157,14 @@ struct CoverageFile {
   }
 };
 
+/// The library names members of its options, the user knows --max-dim and --illegal.
+Error as_option(const Error& error) {
+  std::string text = error.message;
+  if (text.starts_with("max_dim")) text[3] = '-';
+  if (text.starts_with("rules")) text.replace(0, 5, "illegal");
+  return Error{"--" + text};
+}
+
 /// What a run says of itself, unless the coverage takes its place.
 Expected<void> summary(const Options& options, const Console& console, uint64 count, std::string_view what,
                        double seconds) {
@@ -188,7 +196,7 @@ Expected<Exit> run_bundles(const BundleArguments& o, const Console& console) {
   const auto options = bundle_options(o);
   if (!options) return options.error();
   const auto generator = stimulus::BundleGenerator::make(*options);
-  if (!generator) return Error{"--" + generator.error().message};
+  if (!generator) return as_option(generator.error());
   std::vector<OutputFile> files;
   for (const std::string_view suffix : (*format)->suffixes) {
     auto file = create_output(o.output + std::string(suffix), {});
