@@ -17,6 +17,7 @@ struct CommandInfo {
   std::string name;
   std::string description;
   std::vector<OptionInfo> options;
+  std::vector<std::string> kinds;  // its own subcommands
 };
 
 /// "a|b|c" names choices where every part is a word in small letters or a name like RNE; "FILE.npy|FILE.bin" does not.
@@ -32,18 +33,31 @@ std::vector<std::string> choices_of(const std::string& type_name) {
   return out;
 }
 
+std::vector<const CLI::App*> subcommands_of(const CLI::App& command) {
+  return command.get_subcommands([](const CLI::App*) { return true; });
+}
+
+/// The options of a command, and those of its kinds, each once.
+void add_options(const CLI::App& command, std::vector<OptionInfo>& options) {
+  for (const CLI::Option* option : command.get_options()) {
+    OptionInfo o;
+    for (const std::string& name : option->get_snames()) o.names.push_back("-" + name);
+    for (const std::string& name : option->get_lnames()) o.names.push_back("--" + name);
+    if (option->get_type_size() != 0) o.choices = choices_of(option->get_type_name());
+    o.description = option->get_description();
+    const bool known =
+        std::any_of(options.begin(), options.end(), [&](const OptionInfo& p) { return p.names == o.names; });
+    if (!o.names.empty() && !known) options.push_back(std::move(o));
+  }
+  for (const CLI::App* kind : subcommands_of(command)) add_options(*kind, options);
+}
+
 std::vector<CommandInfo> commands_of(CLI::App& root) {
   std::vector<CommandInfo> out;
-  for (const CLI::App* command : root.get_subcommands([](CLI::App*) { return true; })) {
-    CommandInfo info{command->get_name(), command->get_description(), {}};
-    for (const CLI::Option* option : command->get_options()) {
-      OptionInfo o;
-      for (const std::string& name : option->get_snames()) o.names.push_back("-" + name);
-      for (const std::string& name : option->get_lnames()) o.names.push_back("--" + name);
-      if (option->get_type_size() != 0) o.choices = choices_of(option->get_type_name());
-      o.description = option->get_description();
-      if (!o.names.empty()) info.options.push_back(std::move(o));
-    }
+  for (const CLI::App* command : subcommands_of(root)) {
+    CommandInfo info{command->get_name(), command->get_description(), {}, {}};
+    for (const CLI::App* kind : subcommands_of(*command)) info.kinds.push_back(kind->get_name());
+    add_options(*command, info.options);
     out.push_back(std::move(info));
   }
   return out;
@@ -59,6 +73,10 @@ std::string names_of(const CommandInfo& command) {
 std::string choice_cases(const std::vector<CommandInfo>& commands, std::string_view action) {
   std::string text;
   for (const CommandInfo& command : commands) {
+    if (!command.kinds.empty()) {
+      text += fmt::format("    {}:{}) {} ;;\n", command.name, command.name,
+                          fmt::format(fmt::runtime(action), fmt::join(command.kinds, " ")));
+    }
     for (const OptionInfo& option : command.options) {
       if (option.choices.empty()) continue;
       std::vector<std::string> patterns;

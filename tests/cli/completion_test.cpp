@@ -26,6 +26,8 @@ TEST(Completion, Bash) {
   EXPECT_EQ(offered("bitcube quantize --form", 2), "--format\n");
   EXPECT_EQ(offered("bitcube quantize --format hi", 3), "hif4\n");
   EXPECT_EQ(offered("bitcube matmul --accumulate ''", 3), "fma two-step group exact raw-carrier\n");
+  EXPECT_EQ(offered("bitcube gen bu", 2), "bundle\n");
+  EXPECT_EQ(offered("bitcube gen bundle --ill", 3), "--illegal\n");
   EXPECT_EQ(offered("bitcube quantize W", 2), "\n");  // files are the shell's
 }
 
