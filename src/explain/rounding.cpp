@@ -126,22 +126,24 @@ Table neighbours_table(const Rounding& c) {
   const Neighbour upper = neighbour(c, s.cut.quanta + 1);
   const bool exact = s.cut.remainder == Remainder::exact;
   const bool logarithm = c.to->layout == Layout::exponent;
-  Table table{.header = {"", "value", "code", "distance"}};
+  Table table{.header = {"", "", "value", "code", "distance"}};
   if (!logarithm) table.header.emplace_back("in ulp");
   const auto row = [&](std::string_view name, const Neighbour& n, bool away, bool delivered) {
-    const std::string code = n.code ? bits_text(*c.to, *n.code) : "beyond the format";
-    std::vector<std::string> cells{std::string(name), exact_text(n.value), code,
-                                   away ? difference_text(n.value, c.x) : difference_text(c.x, n.value)};
-    if (!logarithm) {
-      const auto d = away ? difference(n.value, c.x) : difference(c.x, n.value);
-      cells.push_back(d ? number_text(scale_by_power_of_two(*d, -s.quantum)) : "");
+    std::vector<std::string> cells{delivered ? "->" : "", std::string(name), exact_text(n.value),
+                                   n.code ? bits_text(*c.to, *n.code) : "beyond the format"};
+    if (const auto d = away ? difference(n.value, c.x) : difference(c.x, n.value)) {
+      cells.push_back(number_text(*d));
+      if (!logarithm) cells.push_back(number_text(scale_by_power_of_two(*d, -s.quantum)));
+    } else {
+      Real magnitude = n.value;
+      magnitude.negative = false;
+      cells.push_back(away ? exact_text(magnitude) + " - |source|" : "|source| - " + exact_text(magnitude));
     }
-    if (delivered) cells.emplace_back("<- taken");
     table.rows.push_back(std::move(cells));
   };
   row(exact ? "equal" : "toward zero", lower, false, !s.away);
   if (exact) return table;
-  table.rows.push_back({"source", number_text(c.x)});
+  table.rows.push_back({"", "source", number_text(c.x)});
   row("away from zero", upper, true, s.away);
   return table;
 }
