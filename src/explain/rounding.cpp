@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "explain/lane.hpp"
 #include "value_text.hpp"
@@ -173,9 +177,9 @@ Section rounding_section(const Rounding& c) {
     const bool guard = s.cut.remainder == Remainder::half || s.cut.remainder == Remainder::above_half;
     const bool sticky = s.cut.remainder == Remainder::below_half || s.cut.remainder == Remainder::above_half;
     section.facts.push_back({"kept bits", binary(s.cut.quanta), fmt::format("units of {}", power_text(s.quantum))});
-    section.facts.push_back({"guard bit", guard ? "1" : "0", "the first that is cut off"});
+    section.facts.push_back({"guard bit", guard ? "1" : "0", "the first bit that is cut off"});
     section.facts.push_back(
-        {"sticky bit", sticky ? "1" : "0", fmt::format("any after it; they are {}", rest_text(c.x, s.quantum))});
+        {"sticky bit", sticky ? "1" : "0", fmt::format("the bits after it: {}", rest_text(c.x, s.quantum))});
     section.facts.push_back({"position", remainder_text(s.cut.remainder)});
   }
   section.facts.push_back({"decision", decision_text(c)});

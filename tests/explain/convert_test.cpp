@@ -180,8 +180,8 @@ TEST(ExplainConvert, E4M3Overflow) {
   EXPECT_EQ(row(ocp, "Rounding", "toward zero"), (Cells{"->", "toward zero", "448", "0x7E", "16", "0.5"}));
   EXPECT_EQ(row(ocp, "Rounding", "away from zero"),
             (Cells{"", "away from zero", "480", "beyond the format", "16", "0.5"}));
-  EXPECT_EQ(fact(ocp, "Rounding", "guard bit"), "1 | the first that is cut off");
-  EXPECT_EQ(fact(ocp, "Rounding", "sticky bit"), "0 | any after it; they are none");
+  EXPECT_EQ(fact(ocp, "Rounding", "guard bit"), "1 | the first bit that is cut off");
+  EXPECT_EQ(fact(ocp, "Rounding", "sticky bit"), "0 | the bits after it: none");
   EXPECT_EQ(fact(ocp, "Rounding", "decision"),
             "a tie; the last code bit of the neighbour toward zero is 0: the one toward zero");
 }
