@@ -150,14 +150,19 @@ Real narrow(const RealLiteral::Exact& x) noexcept {
           .sticky = x.sticky || x.significand.any_below(drop)};
 }
 
+Real cut_off(const Real& x) noexcept {
+  constexpr int kept = 29;
+  const int drop = bit_length(x.significand) - kept;
+  if (drop <= 0) return x;
+  Real out = x;
+  out.sticky = x.sticky || (x.significand & ((uint128{1} << drop) - 1)) != 0;
+  out.significand >>= drop;
+  out.exponent += drop;
+  return out;
+}
+
 std::string number_text(const Real& x) {
-  constexpr int shown = 29;
-  const int drop = bit_length(x.significand) - shown;
-  if (!x.sticky || drop <= 0) return exact_text(x);
-  Real cut = x;
-  cut.significand >>= drop;
-  cut.exponent += drop;
-  return exact_text(cut);
+  return exact_text(x.sticky ? cut_off(x) : x);
 }
 
 std::string power_text(int exponent) {

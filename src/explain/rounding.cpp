@@ -124,6 +124,8 @@ std::string decision_text(const Rounding& c) {
   return {};
 }
 
+constexpr std::size_t widest_ulps = 18;
+
 Table neighbours_table(const Rounding& c) {
   const EncodeSteps& s = c.steps;
   const Neighbour lower = neighbour(c, s.cut.quanta);
@@ -137,7 +139,9 @@ Table neighbours_table(const Rounding& c) {
                                    n.code ? bits_text(*c.to, *n.code) : "beyond the format"};
     if (const auto d = away ? difference(n.value, c.x) : difference(c.x, n.value)) {
       cells.push_back(number_text(*d));
-      if (!logarithm) cells.push_back(number_text(scale_by_power_of_two(*d, -s.quantum)));
+      Real ulps = scale_by_power_of_two(*d, -s.quantum);
+      if (exact_text(ulps).size() > widest_ulps) ulps = cut_off(ulps);  // the distance beside it has every digit
+      if (!logarithm) cells.push_back(number_text(ulps));
     } else {
       Real magnitude = n.value;
       magnitude.negative = false;
@@ -156,7 +160,7 @@ Table neighbours_table(const Rounding& c) {
 
 bool has_neighbours(const Rounding& c) noexcept {
   const bool rounded = c.steps.path == Path::rounded || c.steps.path == Path::rounded_beyond;
-  return rounded && (c.x.is_zero() || floor_log2(c.x) < 126 || !c.to->is_integer());
+  return rounded && (c.x.is_zero() || floor_log2(c.x) <= 64 || !c.to->is_integer());
 }
 
 Neighbour taken(const Rounding& c) {

@@ -264,7 +264,7 @@ TEST(ExplainConvert, RefusesWhatConvertsToNothing) {
 
 // What is not a table is wrapped at 100 columns; tables of ordinary values stay inside as well.
 TEST(ExplainConvert, FitsATerminal) {
-  for (const std::string_view value : {"464", "0.1", "-1e-3", "1e300", "1e-300", "nan", "0", "inf"}) {
+  for (const std::string_view value : {"464", "0.1", "-1e-3", "1e20", "1e300", "1e-300", "nan", "0", "inf"}) {
     for (const Format& to : formats) {
       if (to.layout == Layout::reciprocal || to.lane_bits > 32) continue;
       const std::string text = text_of(explained(value, to));
