@@ -169,6 +169,23 @@ class QuantizedTensor:
                 f"nbytes={self.nbytes})")
 
 
+def quantizable(x: Any, axis: int, from_: Optional[str]) -> Tuple[Array, str, int]:
+    """What :func:`quantize` makes of its arguments: the words, their format, and the axis from 0."""
+    array, source = typed(x, "x", optional_text(from_, "from_"))
+    if from_ is None and source == "U16":
+        source = "BF16"
+    if format_named("from_", source).kind != "float" or array.dtype.kind == "i":
+        raise TypeError(f"x: {array.dtype.name} elements; accepted are float16, float32, float64, bfloat16, uint16 "
+                        "(bits of BF16), or unsigned codes of a float with from_")
+    rank = array.ndim
+    if rank == 0:
+        raise ValueError("x: a scalar, which has no axis")
+    axis = integer(axis, "axis")
+    if not -rank <= axis < rank:
+        raise ValueError(f"axis: {axis} is outside of shape {array.shape}; it goes from {-rank} to {rank - 1}")
+    return array, source, axis % rank
+
+
 def quantize(x: Any, format: str, axis: int = -1, profile: Optional[str] = None, scale: Optional[str] = None,
              rounding: Optional[str] = None, tensor_scale: bool = False, from_: Optional[str] = None,
              source_type: Optional[str] = None, *, threads: int = 0) -> QuantizedTensor:
@@ -188,25 +205,14 @@ def quantize(x: Any, format: str, axis: int = -1, profile: Optional[str] = None,
     Raises ValueError for unknown names, arguments that belong to another format and an axis that is none, TypeError for
     a dtype that is no float.
     """
-    array, source = typed(x, "x", optional_text(from_, "from_"))
-    if from_ is None and source == "U16":
-        source = "BF16"
-    if format_named("from_", source).kind != "float" or array.dtype.kind == "i":
-        raise TypeError(f"x: {array.dtype.name} elements; accepted are float16, float32, float64, bfloat16, uint16 "
-                        "(bits of BF16), or unsigned codes of a float with from_")
-    rank = array.ndim
-    if rank == 0:
-        raise ValueError("x: a scalar, which has no axis")
-    axis = integer(axis, "axis")
-    if not -rank <= axis < rank:
-        raise ValueError(f"axis: {axis} is outside of shape {array.shape}; it goes from {-rank} to {rank - 1}")
+    array, source, line = quantizable(x, axis, from_)
     workers = count(threads, "threads")
     if source_type is not None:
         wanted = format_named("source_type", source_type)
         if wanted.name != source:
             array, _ = _bitcube.convert(array, source, wanted.name, "RNE", False, "pto", workers)
             source = wanted.name
-    tensor = _bitcube.quantize(array, source, axis % rank, text(format, "format"), optional_text(profile, "profile"),
+    tensor = _bitcube.quantize(array, source, line, text(format, "format"), optional_text(profile, "profile"),
                                optional_text(scale, "scale"), optional_text(rounding, "rounding"),
                                switch(tensor_scale, "tensor_scale"), workers)
     return QuantizedTensor._wrap(tensor)

@@ -16,6 +16,7 @@ void add_demo(CLI::App& root, const Console& console, Action& action);
 void add_conform(CLI::App& root, const Console& console, Action& action);
 void add_vectors(CLI::App& root, const Console& console, Action& action);
 void add_gen(CLI::App& root, const Console& console, Action& action);
+void add_explain(CLI::App& root, const Console& console, Action& action);
 void add_study(CLI::App& root, const Console& console, Action& action);
 void add_asm(CLI::App& root, const Console& console, Action& action);
 void add_disasm(CLI::App& root, const Console& console, Action& action);
