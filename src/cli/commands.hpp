@@ -15,6 +15,7 @@ void add_postprocess(CLI::App& root, const Console& console, Action& action);
 void add_demo(CLI::App& root, const Console& console, Action& action);
 void add_conform(CLI::App& root, const Console& console, Action& action);
 void add_vectors(CLI::App& root, const Console& console, Action& action);
+void add_explain(CLI::App& root, const Console& console, Action& action);
 void add_study(CLI::App& root, const Console& console, Action& action);
 void add_asm(CLI::App& root, const Console& console, Action& action);
 void add_disasm(CLI::App& root, const Console& console, Action& action);
