@@ -18,7 +18,7 @@ void add_explain(CLI::App& root, const Console& console, Action& action) {
   add_examples(command,
                "  bitcube explain word 0x38531181\n"
                "  bitcube explain COMMAND --help");
-  for (const auto add : {add_explain_word}) add(command, console, action);
+  for (const auto add : {add_explain_matmul, add_explain_postprocess, add_explain_word}) add(command, console, action);
 }
 
 }  // namespace bitcube::cli
