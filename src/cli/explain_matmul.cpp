@@ -1,8 +1,6 @@
 // bitcube explain matmul and postprocess: how one element of D came about.
 #include "bitcube/explain/matmul.hpp"
 
-#include <charconv>
-
 #include "explain.hpp"
 #include "postprocess_arguments.hpp"
 #include "product_arguments.hpp"
@@ -17,14 +15,10 @@ struct At {
 
 /// "I,J" of --at.
 Expected<At> parse_at(std::string_view text) {
-  At at{};
-  const char* end = text.data() + text.size();
-  const auto row = std::from_chars(text.data(), end, at.row);
-  if (row.ec == std::errc() && row.ptr != end && *row.ptr == ',') {
-    const auto col = std::from_chars(row.ptr + 1, end, at.col);
-    if (col.ec == std::errc() && col.ptr == end) return at;
-  }
-  return Error{fmt::format("--at: '{}' is not I,J, such as 3,129", text)};
+  const auto index = parse_index(text);
+  if (!index) return index.error();
+  if (index->size() == 2) return At{(*index)[0], (*index)[1]};
+  return Error{fmt::format("--at: '{}': an element of D is I,J, such as 3,129", text)};
 }
 
 void add_at(CLI::App& command, std::string& at) {

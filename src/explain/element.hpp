@@ -15,7 +15,7 @@
 #include "bitcube/numeric/exact_sum.hpp"
 #include "value_text.hpp"
 
-namespace bitcube::explanation {
+namespace bitcube::explain {
 
 /// Where an element of a rows x cols result stands.
 struct Place {
@@ -88,4 +88,4 @@ Expected<Delivered> deliver(const Format& accumulator, std::uint32_t word, const
 Expected<void> add_postprocess(Document& document, const Format& accumulator, const Place& place, std::uint32_t word,
                                const PostprocessOptions& options);
 
-}  // namespace bitcube::explanation
+}  // namespace bitcube::explain

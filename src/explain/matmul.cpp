@@ -12,7 +12,7 @@
 namespace bitcube {
 namespace {
 
-using namespace explanation;
+using namespace bitcube::explain;
 
 using Exact = WideReal<11>;  // what ExactSum delivers
 
@@ -128,8 +128,7 @@ class Sum {
   bool finite() const noexcept { return !special_.finished(); }
   Exact value() const noexcept { return sum_.value(); }
   std::string text() const {
-    return finite() ? explanation::exact_text(value(), column_digits)
-                    : value_text(fp32, decode(fp32, special_.result()));
+    return finite() ? explain::exact_text(value(), column_digits) : value_text(fp32, decode(fp32, special_.result()));
   }
 
  private:
@@ -153,7 +152,7 @@ std::optional<Exact> lost(const Element& e, const Step& step) {
 }
 
 std::string lost_text(const std::optional<Exact>& lost) {
-  return !lost ? "-" : lost->is_zero() ? "0" : explanation::exact_text(*lost, column_digits);
+  return !lost ? "-" : lost->is_zero() ? "0" : explain::exact_text(*lost, column_digits);
 }
 
 /// C + all products + bias without rounding.
@@ -515,7 +514,7 @@ Section products_section(const Element& e, bool steps) {
   section.facts.push_back(
       {"roundings", fmt::format("{}", e.steps.size()), fmt::format("{} of them lost nothing", exact)});
   if (worst) {
-    section.facts.push_back({"most lost", explanation::exact_text(most),
+    section.facts.push_back({"most lost", explain::exact_text(most),
                              fmt::format("k = {}", range_text(e.steps[*worst].k, e.steps[*worst].n))});
   }
   add_special(section, e);
@@ -543,12 +542,12 @@ Section exactness_section(const Element& e) {
     section.facts.push_back({"exact result", exact.text(), "by the rules of special values"});
     return section;
   }
-  section.facts.push_back({"sum of |a*b|", explanation::exact_text(magnitudes.value())});
+  section.facts.push_back({"sum of |a*b|", explain::exact_text(magnitudes.value())});
   const Exact value = exact.value();
   std::string name = "sum of a*b";
   if (e.c) name = "C + " + name;
   if (e.bias) name += " + bias";
-  section.facts.push_back({name, explanation::exact_text(value), "exact"});
+  section.facts.push_back({name, explain::exact_text(value), "exact"});
   if (!value.is_zero()) {
     const double ratio = std::bit_cast<double>(encode(fp64, magnitudes.value(), {}).bits) /
                          std::abs(std::bit_cast<double>(encode(fp64, value, {}).bits));
@@ -576,7 +575,7 @@ Section exactness_section(const Element& e) {
     }
     const Exact off = difference.value();
     const int quantum = detail::quantum_exponent(fp32, value.is_zero() ? -149 : floor_log2(value));
-    section.facts.push_back({"result - exact", explanation::exact_text(off),
+    section.facts.push_back({"result - exact", explain::exact_text(off),
                              off.is_zero() ? "the result is the exact one"
                                            : fmt::format("{} ulp of the exact result", ulps_text(off, quantum))});
   } else {
@@ -604,7 +603,7 @@ Section start_and_bias_section(const Element& e) {
     sum.subtract_word(e.word());
     remark = !sum.finite()           ? "by the rules of special values"
              : sum.value().is_zero() ? "exact"
-                                     : "lost " + explanation::exact_text(sum.value());
+                                     : "lost " + explain::exact_text(sum.value());
   }
   section.facts.push_back({"after", accumulator_text(e, e.result), remark});
   return section;
@@ -664,8 +663,8 @@ Expected<Section> profiles_section(const Element& e, const Place& place, const M
   return section;
 }
 
-Expected<Document> explain(const Operand& a, const Operand& b, const Place& place, const MatmulOptions& product,
-                           const PostprocessOptions& post, bool steps) {
+Expected<Document> explained(const Operand& a, const Operand& b, const Place& place, const MatmulOptions& product,
+                             const PostprocessOptions& post, bool steps) {
   const auto kind = check_matmul(a, b, product);
   if (!kind) return kind.error();
   const Format& accumulator = *kind->accumulator;
@@ -723,7 +722,7 @@ Expected<Document> explain(const Operand& a, const Operand& b, const Place& plac
 
 Expected<Document> explain_matmul(const Operand& a, const Operand& b, std::size_t row, std::size_t col,
                                   const MatmulOptions& product, const PostprocessOptions& post, bool steps) {
-  return guarded("explain", [&] { return explain(a, b, {row, col, a.lines, b.lines}, product, post, steps); });
+  return guarded("explain", [&] { return explained(a, b, {row, col, a.lines, b.lines}, product, post, steps); });
 }
 
 }  // namespace bitcube

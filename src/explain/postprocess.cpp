@@ -6,9 +6,10 @@
 
 #include "bitcube/explain/matmul.hpp"
 #include "explain/element.hpp"
+#include "explain/rounding.hpp"
 #include "guarded.hpp"
 
-namespace bitcube::explanation {
+namespace bitcube::explain {
 
 Expected<void> check_place(const Place& place) {
   if (place.row < place.rows && place.col < place.cols) return {};
@@ -293,7 +294,7 @@ Expected<void> add_alternatives(Section& section, const Format& accumulator, std
   const PreQuantMode& mode = *element.mode;
   std::vector<bool> saturations{false};
   if (mode.saturation_allowed) saturations.push_back(true);
-  const Rounding chosen = element.rounding.value_or(Rounding::rne);
+  const bitcube::Rounding chosen = element.rounding.value_or(bitcube::Rounding::rne);
   const bool programmable = mode.rounding_rule == RoundingRule::programmable;
   Table table{.title = "D and flags under other controls of B.DATR; * is this one", .header = {"", "rounding"}};
   for (const bool sat : saturations) table.header.push_back(fmt::format("Sat = {}", sat ? 1 : 0));
@@ -371,19 +372,32 @@ Expected<void> add_postprocess(Document& document, const Format& accumulator, co
     if (auto ok = add_alternatives(section, accumulator, word, element); !ok) return ok;
   }
   document.sections.push_back(std::move(section));
+  if (steps.rule == PostprocessRule::encode || steps.rule == PostprocessRule::offset) {
+    const bool offset = steps.rule == PostprocessRule::offset;
+    const Format intermediate = detail::offset_intermediate(offset ? mode.offset_bits : 1);
+    Rounding rounding{.to = offset ? &intermediate : &to,
+                      .control = {steps.rounding, offset || steps.saturate, p.profile},
+                      .x = steps.product};
+    rounding.steps = encode_steps(*rounding.to, rounding.x, rounding.control);
+    if (rounding.steps.result != (offset ? steps.intermediate : steps.d)) {
+      return contradiction("a rounding", bits_text(*rounding.to, rounding.steps.result.bits),
+                           bits_text(*rounding.to, (offset ? steps.intermediate : steps.d).bits));
+    }
+    if (has_neighbours(rounding)) document.sections.push_back(rounding_section(rounding));
+  }
   document.results.push_back({fmt::format("D({},{})", place.row, place.col), bits_text(to, delivered->d.bits),
                               fmt::format("{} {}, flags {}", to.name, value_text(to, decode(to, delivered->d.bits)),
                                           flags_text(delivered->d.flags))});
   return {};
 }
 
-}  // namespace bitcube::explanation
+}  // namespace bitcube::explain
 
 namespace bitcube {
 
 Expected<Document> explain_postprocess(const Accumulators& accumulators, std::size_t row, std::size_t col,
                                        const PostprocessOptions& post) {
-  using namespace explanation;
+  using namespace bitcube::explain;
   return guarded("explain", [&]() -> Expected<Document> {
     if (accumulators.format == nullptr) return Error{"accumulators: no type was given"};
     const Format& accumulator = *accumulators.format;

@@ -10,6 +10,7 @@
 
 #include "bitcube/isa/instruction.hpp"
 #include "bitcube/isa/text.hpp"
+#include "guarded.hpp"
 
 namespace bitcube {
 namespace {
@@ -116,9 +117,7 @@ Section no_form_section(const Rejection& rejection, const isa::Diagnosis& diagno
   return section;
 }
 
-}  // namespace
-
-Expected<Document> explain_word(std::uint64_t bits) {
+Expected<Document> explain_bits(std::uint64_t bits) {
   const int length = isa::instruction_length(bits);
   if (length < 8 && (bits >> (8 * length)) != 0) {
     return Error{
@@ -159,6 +158,12 @@ Expected<Document> explain_word(std::uint64_t bits) {
   }
   document.results.push_back({"text", text});
   return document;
+}
+
+}  // namespace
+
+Expected<Document> explain_word(std::uint64_t bits) {
+  return guarded("explain", [&] { return explain_bits(bits); });
 }
 
 }  // namespace bitcube

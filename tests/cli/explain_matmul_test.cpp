@@ -127,7 +127,7 @@ TEST_F(ExplainMatmul, Refusals) {
   for (const char* at : {"1", "1,", ",1", "1,1,1", "a,b", "1;1", "-1,0", "1, 1", "99999999999999999999,0", ""}) {
     EXPECT_TRUE(refuses(product({"--at", at}), "--at")) << at;
   }
-  EXPECT_TRUE(refuses(product({"--at", "1,1,1"}), "--at: '1,1,1' is not I,J, such as 3,129"));
+  EXPECT_TRUE(refuses(product({"--at", "1,1,1"}), "--at: '1,1,1': an element of D is I,J, such as 3,129"));
   EXPECT_TRUE(refuses(product({"--at", "2,0"}), "element 2,0: D is 2 x 2, so rows are 0 to 1 and columns 0 to 1"));
   EXPECT_TRUE(refuses(stored({"--at", "0,3"}), "element 0,3: D is 2 x 3, so rows are 0 to 1 and columns 0 to 2"));
   EXPECT_TRUE(refuses(product({"--at", "0,0", "--accumulate", "fam"}), "did you mean fma?"));
