@@ -177,7 +177,7 @@ Expected<Document> explain_fault(const program::Program& program, machine::Core&
     Document document{.title = fmt::format("The faults of {}", program.name())};
     for (const Refusal& r : recorder.refusals()) document.sections.push_back(refusal_section(program.name(), r));
     document.results.push_back({"run", ending_text(result),
-                                fmt::format("{} instructions, {} bundles completed", result.steps, result.bundles)});
+                                fmt::format("instructions {}, completed bundles {}", result.steps, result.bundles)});
     if (recorder.count() > recorder.refusals().size()) {
       document.results.push_back(
           {"faults", fmt::format("{}", recorder.count()),

@@ -149,7 +149,7 @@ Real narrow(const RealLiteral::Exact& x) noexcept {
 }
 
 std::string number_text(const Real& x) {
-  constexpr int shown = 53;
+  constexpr int shown = 29;
   const int drop = bit_length(x.significand) - shown;
   if (!x.sticky || drop <= 0) return exact_text(x);
   Real cut = x;

@@ -20,7 +20,7 @@ std::string_view encode_clause(const Format& f) noexcept;
 
 /// The 128 most significant bits of a literal, the rest as sticky.
 Real narrow(const RealLiteral::Exact& x) noexcept;
-/// exact_text(); of a value that goes on beyond 53 bits, the first of them and an ellipsis.
+/// exact_text(); of a value that goes on beyond 29 bits, the first of them and an ellipsis.
 std::string number_text(const Real& x);
 /// "2^-9".
 std::string power_text(int exponent);

@@ -106,7 +106,7 @@ Section element_section(const Request& r) {
   };
   add("word", bits_text(*r.stored, r.stored_word), std::string(r.stored->name));
   const Value stored = decode(*r.stored, r.stored_word);
-  add("value", exact_text(stored), std::string(name_of(stored.cls)));
+  add("value", exact_text(stored), fmt::format("{}, {}", name_of(stored.cls), value_text(*r.stored, stored)));
   if (r.source != r.stored) {
     const Encoded rounded = convert(*r.stored, *r.source, r.stored_word, {});
     add("rounded", exact_text(r.x()),
@@ -331,7 +331,7 @@ Expected<Outcome> add_hif4(Document& document, const Request& r) {
 
 Section group_section(const Request& r, const detail::GroupRange& range) {
   Section section{.title = "Group", .clause = "profiles 2"};
-  constexpr std::size_t across = 8;
+  constexpr std::size_t across = 4;
   Table table{};
   for (std::size_t i = 0; i < r.words.size(); i += across) {
     std::vector<std::string> row{r.lane / across == i / across ? "->" : "", fmt::format("{}", i)};

@@ -160,7 +160,8 @@ Neighbour taken(const Rounding& c) {
 Section rounding_section(const Rounding& c) {
   const EncodeSteps& s = c.steps;
   const RoundingInfo& mode = roundings[static_cast<std::size_t>(c.control.rounding) - 1];
-  Section section{.title = fmt::format("Rounding: {}, {}", mode.name, mode.meaning), .clause = "numerics 2.1"};
+  Section section{.title = fmt::format("Rounding: {}", mode.name), .clause = "numerics 2.1"};
+  section.facts.push_back({"mode", std::string(mode.name), std::string(mode.meaning)});
   section.tables.push_back(neighbours_table(c));
   if (c.to->layout == Layout::exponent) {
     section.facts.push_back({"log2", s.cut.remainder == Remainder::exact
