@@ -17,16 +17,16 @@ using namespace bitcube::explain;
 using Exact = WideReal<11>;  // what ExactSum delivers
 
 /// Lines of an operand in memory of their own, one after the other, so that they are an operand themselves.
-class Lines {
+class LineCopy {
  public:
-  Lines(const Operand& from, std::size_t first, std::size_t count) : operand_(from) {
+  LineCopy(const Operand& from, std::size_t first, std::size_t count) : operand_(from) {
     const std::size_t groups = (from.k + scale_group(*from.format) - 1) / scale_group(*from.format);
     operand_.lines = count;
     operand_.lanes = copy(lanes_, from.lanes, first, count, from.k, from.format->carrier_bits);
     if (from.scaled()) operand_.scales = copy(scales_, from.scales, first, count, groups, from.scales.lane_bits);
   }
-  Lines(const Lines&) = delete;
-  Lines& operator=(const Lines&) = delete;
+  LineCopy(const LineCopy&) = delete;
+  LineCopy& operator=(const LineCopy&) = delete;
   const Operand& operand() const noexcept { return operand_; }
 
  private:
@@ -120,8 +120,7 @@ class Sum {
     special_.add(x);
     if (x.kind == Term::Kind::finite) sum_.add(x.negative, x.significand, x.exponent);
   }
-  void subtract_word(std::uint32_t word) {
-    Addend x = addend_from_fp32(word);
+  void subtract(Addend x) {
     x.negative = !x.negative;
     add(x);
   }
@@ -146,7 +145,7 @@ std::optional<Exact> lost(const Element& e, const Step& step) {
   Sum sum;
   sum.add(addend_from_fp32(static_cast<std::uint32_t>(step.before)));
   for (std::size_t i = 0; i < step.n; ++i) sum.add(e.products[step.k + i]);
-  sum.subtract_word(static_cast<std::uint32_t>(step.after));
+  sum.subtract(addend_from_fp32(static_cast<std::uint32_t>(step.after)));
   if (!sum.finite()) return std::nullopt;
   return sum.value();
 }
@@ -556,23 +555,15 @@ Section exactness_section(const Element& e) {
     section.facts.push_back({"cancellation", "complete", "the exact result is 0"});
   }
   if (e.arithmetic == Arithmetic::floating) {
-    Sum error;
-    error.add(addend_from_fp32(e.word()));
-    if (!error.finite()) {
+    Sum difference;
+    difference.add(addend_from_fp32(e.word()));
+    if (!difference.finite()) {
       section.facts.push_back({"result", accumulator_text(e, e.result), "beyond FP32 on the way, or too large for it"});
       return section;
     }
-    ExactSum difference;
-    difference.add(addend_from_fp32(e.word()).real());
-    if (e.c) {
-      const Addend c = addend_from_fp32(*e.c);
-      difference.add(!c.negative, c.significand, c.exponent);
-    }
-    for (const Addend& p : e.products) difference.add(!p.negative, p.significand, p.exponent);
-    if (e.bias) {
-      const Addend bias = addend_from_fp32(*e.bias);
-      difference.add(!bias.negative, bias.significand, bias.exponent);
-    }
+    if (e.c) difference.subtract(addend_from_fp32(*e.c));
+    for (const Addend& p : e.products) difference.subtract(p);
+    if (e.bias) difference.subtract(addend_from_fp32(*e.bias));
     const Exact off = difference.value();
     const int quantum = detail::quantum_exponent(fp32, value.is_zero() ? -149 : floor_log2(value));
     section.facts.push_back({"result - exact", explain::exact_text(off),
@@ -591,7 +582,7 @@ Section exactness_section(const Element& e) {
   return section;
 }
 
-Section start_and_bias_section(const Element& e) {
+Section bias_section(const Element& e) {
   Section section{.title = "Bias", .clause = "numerics 9.3"};
   section.facts.push_back({"before", accumulator_text(e, e.sum)});
   section.facts.push_back({"bias", accumulator_text(e, *e.bias), "added once, after the last k"});
@@ -600,7 +591,7 @@ Section start_and_bias_section(const Element& e) {
     Sum sum;
     sum.add(addend_from_fp32(static_cast<std::uint32_t>(e.sum)));
     sum.add(addend_from_fp32(*e.bias));
-    sum.subtract_word(e.word());
+    sum.subtract(addend_from_fp32(e.word()));
     remark = !sum.finite()           ? "by the rules of special values"
              : sum.value().is_zero() ? "exact"
                                      : "lost " + explain::exact_text(sum.value());
@@ -671,8 +662,8 @@ Expected<Document> explained(const Operand& a, const Operand& b, const Place& pl
   if (auto ok = check_postprocess(accumulator, place.rows, place.cols, post); !ok) return ok.error();
   if (auto ok = check_place(place); !ok) return ok.error();
 
-  const Lines row(a, place.row, 1);
-  const Lines col(b, place.col, 1);
+  const LineCopy row(a, place.row, 1);
+  const LineCopy col(b, place.col, 1);
   Element e{.a = row.operand(),
             .b = col.operand(),
             .kind = *kind,
@@ -696,13 +687,13 @@ Expected<Document> explained(const Operand& a, const Operand& b, const Place& pl
   document.sections.push_back(operands_section(e, a, b, place));
   document.sections.push_back(products_section(e, steps));
   if (e.arithmetic != Arithmetic::raw) document.sections.push_back(exactness_section(e));
-  if (e.bias) document.sections.push_back(start_and_bias_section(e));
+  if (e.bias) document.sections.push_back(bias_section(e));
 
   document.results.push_back(word_fact(fmt::format("accumulator({},{})", place.row, place.col), accumulator, e.word()));
   const Columns part = reduction_columns(place, post);
   if (post.row_max || post.group_n != 0) {
     const bool all = part.count == place.cols;
-    const Lines cols(b, part.first, all ? 0 : part.count);
+    const LineCopy cols(b, part.first, all ? 0 : part.count);
     const auto words = library_row(e.a, all ? b : cols.operand(), place, part, product, e.profile);
     if (!words) return words.error();
     if (words->words[place.col - part.first] != e.word()) {
