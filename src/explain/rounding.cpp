@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "explain/lane.hpp"
 #include "value_text.hpp"
@@ -126,22 +130,24 @@ Table neighbours_table(const Rounding& c) {
   const Neighbour upper = neighbour(c, s.cut.quanta + 1);
   const bool exact = s.cut.remainder == Remainder::exact;
   const bool logarithm = c.to->layout == Layout::exponent;
-  Table table{.header = {"", "value", "code", "distance"}};
+  Table table{.header = {"", "", "value", "code", "distance"}};
   if (!logarithm) table.header.emplace_back("in ulp");
   const auto row = [&](std::string_view name, const Neighbour& n, bool away, bool delivered) {
-    const std::string code = n.code ? bits_text(*c.to, *n.code) : "beyond the format";
-    std::vector<std::string> cells{std::string(name), exact_text(n.value), code,
-                                   away ? difference_text(n.value, c.x) : difference_text(c.x, n.value)};
-    if (!logarithm) {
-      const auto d = away ? difference(n.value, c.x) : difference(c.x, n.value);
-      cells.push_back(d ? number_text(scale_by_power_of_two(*d, -s.quantum)) : "");
+    std::vector<std::string> cells{delivered ? "->" : "", std::string(name), exact_text(n.value),
+                                   n.code ? bits_text(*c.to, *n.code) : "beyond the format"};
+    if (const auto d = away ? difference(n.value, c.x) : difference(c.x, n.value)) {
+      cells.push_back(number_text(*d));
+      if (!logarithm) cells.push_back(number_text(scale_by_power_of_two(*d, -s.quantum)));
+    } else {
+      Real magnitude = n.value;
+      magnitude.negative = false;
+      cells.push_back(away ? exact_text(magnitude) + " - |source|" : "|source| - " + exact_text(magnitude));
     }
-    if (delivered) cells.emplace_back("<- taken");
     table.rows.push_back(std::move(cells));
   };
   row(exact ? "equal" : "toward zero", lower, false, !s.away);
   if (exact) return table;
-  table.rows.push_back({"source", number_text(c.x)});
+  table.rows.push_back({"", "source", number_text(c.x)});
   row("away from zero", upper, true, s.away);
   return table;
 }
@@ -171,9 +177,9 @@ Section rounding_section(const Rounding& c) {
     const bool guard = s.cut.remainder == Remainder::half || s.cut.remainder == Remainder::above_half;
     const bool sticky = s.cut.remainder == Remainder::below_half || s.cut.remainder == Remainder::above_half;
     section.facts.push_back({"kept bits", binary(s.cut.quanta), fmt::format("units of {}", power_text(s.quantum))});
-    section.facts.push_back({"guard bit", guard ? "1" : "0", "the first that is cut off"});
+    section.facts.push_back({"guard bit", guard ? "1" : "0", "the first bit that is cut off"});
     section.facts.push_back(
-        {"sticky bit", sticky ? "1" : "0", fmt::format("any after it; they are {}", rest_text(c.x, s.quantum))});
+        {"sticky bit", sticky ? "1" : "0", fmt::format("the bits after it: {}", rest_text(c.x, s.quantum))});
     section.facts.push_back({"position", remainder_text(s.cut.remainder)});
   }
   section.facts.push_back({"decision", decision_text(c)});
