@@ -364,11 +364,13 @@ TEST(ExplainMatmul, NothingIsLostThatIsNotShown) {
     ASSERT_EQ(table.header[bits], "bits");
 
     mpq_class before = fp32_value(bits_text(fp32, c[0]));
-    mpq_class products = 0;
+    mpq_class products = 0;  // since the last rounding
+    mpq_class listed = 0;    // those of the lines above
     std::size_t lane = 0;
     for (const auto& row : table.rows) {
       ASSERT_NE(row[0].substr(0, 3), "…") << "so few groups are all shown";
-      const std::size_t last = steps ? lane : std::min(k - 1, std::stoul(row[0].substr(row[0].find('-') + 1)));
+      const std::size_t last = std::stoul(row[0].substr(row[0].find('-') + 1));  // with steps there is no '-'
+      ASSERT_LT(last, k);
       for (; lane <= last; ++lane) {
         mpq_class p = bitcube_oracle::value_of(static_cast<int>(fa.type), lanes_a[lane])->value() *
                       bitcube_oracle::value_of(static_cast<int>(fb.type), lanes_b[lane])->value();
@@ -377,6 +379,10 @@ TEST(ExplainMatmul, NothingIsLostThatIsNotShown) {
           EXPECT_TRUE(stands_for(row[column(table, "a*b")], p));
         }
         products += p;
+      }
+      if (!steps) {
+        EXPECT_TRUE(stands_for(row[column(table, "sum of a*b")], products - listed)) << "k=" << lane;
+        listed = products;
       }
       if (row.size() <= bits) continue;  // no step ends here
       const std::uint64_t word = std::stoull(row[bits], nullptr, 16);
@@ -387,6 +393,7 @@ TEST(ExplainMatmul, NothingIsLostThatIsNotShown) {
       if (row[bits + 1].find("…") != std::string::npos) ++cut;
       before = after;
       products = 0;
+      listed = 0;
     }
   }
   EXPECT_GT(lossy, 1000U);
@@ -559,6 +566,12 @@ TEST(ExplainMatmul, NamesTheLaneThatMadeIt) {
   EXPECT_EQ(first(fp32, {largest, largest}, {one, one}, "first infinity"),
             "0x7F800000 | k = 1: the sum is beyond the largest FP32 value");
   EXPECT_EQ(first(fp32, {largest, largest}, {one, one}, "first NaN"), "no fact");
+  const Matrix beyond(Side::a, fp32, {largest, largest, largest}, 1, 3);
+  const Matrix back(Side::b, fp32, {one, one, 0xBF800000}, 3, 1);
+  const auto document = explain_matmul(beyond(), back(), 0, 0, {}, {});
+  ASSERT_TRUE(document) << document.error().message;
+  EXPECT_EQ(fact(*document, "Largest term", "result"),
+            "0x7F800000 = inf | beyond FP32 on the way, or too large for it");
   EXPECT_EQ(first(*find_format("TF32"), {0x3F800001}, {one}, "first NaN"),
             "0x7FC00000 | k = 0: A has the invalid encoding 0x3F800001, which counts as NaN");
 }
