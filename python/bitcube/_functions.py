@@ -253,9 +253,9 @@ def matmul(a: Any, b: Any, bias: Any = None, c: Any = None, accumulate: str = "f
 
     Raises ValueError for shapes, names and parameters that do not fit, TypeError for dtypes.
     """
-    post = _post("pre_quant", pre_quant, scale, offset, shift, quant_params, relu, relu_param, rounding, saturate,
-                 profile, row_max, row_max_init, group_max, max_abs, packed)
-    sides = (_side(a, "a", a_type, a_scales), _side(b, "b", b_type, b_scales))
+    post = post_arguments("pre_quant", pre_quant, scale, offset, shift, quant_params, relu, relu_param, rounding, saturate,
+                          profile, row_max, row_max_init, group_max, max_abs, packed)
+    sides = (side(a, "a", a_type, a_scales), side(b, "b", b_type, b_scales))
     return _result(_bitcube.matmul(*sides, accumulators(c, "c"), accumulators(bias, "bias"),
                                    text(accumulate, "accumulate"), post, count(threads, "threads")))
 
@@ -286,17 +286,10 @@ def postprocess(acc: Any, mode: Union[str, int] = "NoQuant", *, scale: Any = Non
 
     Raises ValueError for parameters that the mode does not take or the architecture refuses, TypeError for dtypes.
     """
-    array, dtype = words(acc, "acc")
-    kind = {"float32": "FP32", "int32": "S32", "uint32": "U32"}.get(dtype)
-    if kind is None:
-        raise TypeError(f"acc: {dtype} elements; accumulators are float32 (FP32), int32 (S32) or uint32 (U32)")
-    if array.ndim not in (1, 2):
-        raise ValueError(f"acc: shape {array.shape}; accumulators are M x N, or N for one row")
-    if array.size == 0:
-        raise ValueError(f"acc: shape {array.shape} has no elements")
-    post = _post("mode", mode, scale, offset, shift, quant_params, relu, relu_param, rounding, saturate, profile,
-                 row_max, row_max_init, group_max, max_abs, packed)
-    return _result(_bitcube.postprocess(np.atleast_2d(array), kind, post, count(threads, "threads")))
+    array, kind = accumulator_matrix(acc)
+    post = post_arguments("mode", mode, scale, offset, shift, quant_params, relu, relu_param, rounding, saturate,
+                          profile, row_max, row_max_init, group_max, max_abs, packed)
+    return _result(_bitcube.postprocess(array, kind, post, count(threads, "threads")))
 
 
 _FLOATS = {"float64": "FP64", "float32": "FP32", "float16": "FP16", "bfloat16": "BF16",
@@ -318,7 +311,8 @@ def _float_format(dtype: Any) -> str:
     return _FLOATS[key]
 
 
-def _side(x: Any, argument: str, type_: Optional[str], scales: Any) -> Any:
+def side(x: Any, argument: str, type_: Optional[str], scales: Any) -> Any:
+    """One side of a product as the extension takes it."""
     if isinstance(x, QuantizedTensor):
         for suffix, value in (("type", type_), ("scales", scales)):
             if value is not None:
@@ -331,6 +325,19 @@ def _side(x: Any, argument: str, type_: Optional[str], scales: Any) -> Any:
     if array.ndim != 2:
         raise ValueError(f"{argument}: an operand is a matrix of 2 dimensions, but this has shape {array.shape}")
     return array, source, accumulators(scales, f"{argument}_scales")
+
+
+def accumulator_matrix(acc: Any) -> Tuple[Array, str]:
+    """Accumulators as a matrix, and the name of their type."""
+    array, dtype = words(acc, "acc")
+    kind = {"float32": "FP32", "int32": "S32", "uint32": "U32"}.get(dtype)
+    if kind is None:
+        raise TypeError(f"acc: {dtype} elements; accumulators are float32 (FP32), int32 (S32) or uint32 (U32)")
+    if array.ndim not in (1, 2):
+        raise ValueError(f"acc: shape {array.shape}; accumulators are M x N, or N for one row")
+    if array.size == 0:
+        raise ValueError(f"acc: shape {array.shape} has no elements")
+    return np.atleast_2d(array), kind
 
 
 def _integers(value: Any, argument: str, low: int, high: int, dtype: type) -> Any:
@@ -367,9 +374,10 @@ def _numbers(value: Any, argument: str) -> Any:
     return float(exact) if array.ndim == 0 else _columns(exact, argument)
 
 
-def _post(argument: str, mode: Union[str, int], scale: Any, offset: Any, shift: Any, quant_params: Any, relu: bool,
-          relu_param: Any, rounding: Optional[str], saturate: bool, profile: str, row_max: bool, row_max_init: Any,
-          group_max: Optional[int], max_abs: bool, packed: bool) -> Dict[str, Any]:
+def post_arguments(argument: str, mode: Union[str, int], scale: Any, offset: Any, shift: Any, quant_params: Any,
+                   relu: bool, relu_param: Any, rounding: Optional[str], saturate: bool, profile: str, row_max: bool,
+                   row_max_init: Any, group_max: Optional[int], max_abs: bool, packed: bool) -> Dict[str, Any]:
+    """The arguments of a post-process as the extension takes them; `argument` is the name of the one for the mode."""
     if isinstance(mode, str):
         mode = text(mode, argument)
     elif isinstance(mode, numbers.Integral):

@@ -40,8 +40,10 @@ void add_explain(CLI::App& root, const Console& console, Action& action) {
                "  bitcube explain word 0x38531181\n"
                "  bitcube explain fault examples/programs/w10.s\n"
                "  bitcube explain COMMAND --help");
-  for (const auto add : {add_explain_convert, add_explain_quantize, add_explain_word, add_explain_fault})
+  for (const auto add : {add_explain_convert, add_explain_quantize, add_explain_matmul, add_explain_postprocess,
+                         add_explain_word, add_explain_fault}) {
     add(command, console, action);
+  }
 }
 
 }  // namespace bitcube::cli

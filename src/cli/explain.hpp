@@ -6,6 +6,8 @@
 
 namespace bitcube::cli {
 
+void add_explain_matmul(CLI::App& explain, const Console& console, Action& action);
+void add_explain_postprocess(CLI::App& explain, const Console& console, Action& action);
 void add_explain_convert(CLI::App& explain, const Console& console, Action& action);
 void add_explain_quantize(CLI::App& explain, const Console& console, Action& action);
 void add_explain_word(CLI::App& explain, const Console& console, Action& action);

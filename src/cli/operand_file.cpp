@@ -197,4 +197,43 @@ Expected<std::vector<std::uint32_t>> load_accumulators(std::string_view option, 
   return words;
 }
 
+namespace {
+
+/// The accumulator type whose words an array holds, or nullptr.
+const Format* accumulator_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return &fp32;
+    case DType::kI32:
+      return &format_of(DataType::s32);
+    case DType::kU32:
+      return &format_of(DataType::u32);
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+Expected<Accumulators> load_accumulator_matrix(const std::string& path) {
+  const auto array = read_array(path);
+  if (!array) return array.error();
+  const Format* format = accumulator_of(array->dtype);
+  if (format == nullptr) {
+    return Error{fmt::format("{}: {} elements; accumulators are float32 (FP32), int32 (S32) or uint32 (U32)", path,
+                             dtype_name(array->dtype))};
+  }
+  const auto& shape = array->shape;
+  if (shape.empty() || shape.size() > 2) {
+    return Error{fmt::format("{}: shape {}; accumulators are M x N, or N for one row", path, shape_text(shape))};
+  }
+  Accumulators out{format, shape.size() == 2 ? shape[0] : 1, shape.back(), {}};
+  if (out.rows == 0 || out.cols == 0)
+    return Error{fmt::format("{}: shape {} has no elements", path, shape_text(shape))};
+  const auto payload = array->payload();
+  out.words.resize(payload.size() / sizeof(std::uint32_t));
+  std::memcpy(out.words.data(), payload.data(), payload.size());
+  return out;
+}
+
 }  // namespace bitcube::cli

@@ -8,6 +8,7 @@
 #include "bitcube/cube/matmul.hpp"
 #include "bitcube/cube/matrix_operand.hpp"
 #include "bitcube/cube/postprocess_matrix.hpp"
+#include "bitcube/explain/matmul.hpp"
 #include "bitcube/io/array.hpp"
 #include "bitcube/numeric/convert.hpp"
 
@@ -105,6 +106,9 @@ class Postprocess {
     check_columns("relu_param", options_.relu == Relu::per_column, alphas_.size());
     value_of(check_postprocess(accumulator, rows, cols, options_));
   }
+
+  /// Refers to this object; RowMaxIn from check() on.
+  const PostprocessOptions& options() const noexcept { return options_; }
 
   /// (d, row_max, group_max, flags) of what `words` delivers, which runs without the GIL and may fail.
   template <typename Words>
@@ -287,33 +291,75 @@ Operand operand_of(Side side, const py::object& object) {
   return operand;
 }
 
+/// The operands of a product with C and bias, which stay with the caller.
+struct Product {
+  Product(const py::object& a_side, const py::object& b_side, const py::object& c, const py::object& bias,
+          std::string_view accumulate)
+      : a(operand_of(Side::a, a_side)), b(operand_of(Side::b, b_side)), kind(value_of(product_kind(a, b))) {
+    options.profile = &look_up("accumulate", accumulate, accumulation_profiles, find_accumulation_profile);
+    const std::size_t cols = b.lines;
+    if (!c.is_none()) {
+      const auto array = c.cast<py::array>();
+      Postprocess::check_accumulators("c", array, *kind.accumulator, {{a.lines, cols}});
+      options.c = words_of<std::uint32_t>(array);
+    }
+    if (!bias.is_none()) {
+      const auto array = bias.cast<py::array>();
+      Postprocess::check_accumulators("bias", array, *kind.accumulator, {{cols}, {1, cols}});
+      options.bias = words_of<std::uint32_t>(array);
+    }
+  }
+
+  Operand a;
+  Operand b;
+  ProductKind kind;
+  MatmulOptions options;
+};
+
 py::tuple matmul_operands(const py::object& a_side, const py::object& b_side, const py::object& c,
                           const py::object& bias, std::string_view accumulate, const py::dict& post, unsigned threads) {
-  MatmulOptions options;
-  options.profile = &look_up("accumulate", accumulate, accumulation_profiles, find_accumulation_profile);
-  options.execution.threads = threads;
   Postprocess finish(post);
-  const Operand a = operand_of(Side::a, a_side);
-  const Operand b = operand_of(Side::b, b_side);
-  const ProductKind kind = value_of(product_kind(a, b));
-  const std::size_t rows = a.lines;
-  const std::size_t cols = b.lines;
-  if (!c.is_none()) {
-    const auto array = c.cast<py::array>();
-    Postprocess::check_accumulators("c", array, *kind.accumulator, {{rows, cols}});
-    options.c = words_of<std::uint32_t>(array);
-  }
-  if (!bias.is_none()) {
-    const auto array = bias.cast<py::array>();
-    Postprocess::check_accumulators("bias", array, *kind.accumulator, {{cols}, {1, cols}});
-    options.bias = words_of<std::uint32_t>(array);
-  }
-  finish.check(*kind.accumulator, rows, cols);
-  return finish.run(*kind.accumulator, rows, cols, threads, [&]() -> Expected<Buffer<std::uint32_t>> {
-    auto accumulators = matmul(a, b, options);
+  Product product(a_side, b_side, c, bias, accumulate);
+  product.options.execution.threads = threads;
+  const Format& accumulator = *product.kind.accumulator;
+  const std::size_t rows = product.a.lines;
+  const std::size_t cols = product.b.lines;
+  finish.check(accumulator, rows, cols);
+  return finish.run(accumulator, rows, cols, threads, [&]() -> Expected<Buffer<std::uint32_t>> {
+    auto accumulators = matmul(product.a, product.b, product.options);
     if (!accumulators) return accumulators.error();
     return std::move(accumulators->words);
   });
+}
+
+/// Text and JSON of an explanation, which is made without the GIL.
+template <typename Explain>
+std::pair<std::string, std::string> explained(const Explain& explain) {
+  const Document document = value_of(without_gil(explain));
+  return {text_of(document), json_of(document, -1)};
+}
+
+std::pair<std::string, std::string> explain_operands(const py::object& a_side, const py::object& b_side,
+                                                     const py::object& c, const py::object& bias,
+                                                     std::string_view accumulate, const py::dict& post, std::size_t row,
+                                                     std::size_t col, bool steps) {
+  Postprocess finish(post);
+  const Product product(a_side, b_side, c, bias, accumulate);
+  finish.check(*product.kind.accumulator, product.a.lines, product.b.lines);
+  return explained(
+      [&] { return explain_matmul(product.a, product.b, row, col, product.options, finish.options(), steps); });
+}
+
+std::pair<std::string, std::string> explain_words(const py::array& words, std::string_view accumulator,
+                                                  const py::dict& post, std::size_t row, std::size_t col) {
+  const Format& format = format_named("acc", accumulator);
+  Accumulators accumulators{
+      &format, static_cast<std::size_t>(words.shape(0)), static_cast<std::size_t>(words.shape(1)), {}};
+  Postprocess finish(post);
+  finish.check(format, accumulators.rows, accumulators.cols);
+  const auto span = words_of<std::uint32_t>(words);
+  accumulators.words.assign(span.begin(), span.end());
+  return explained([&] { return explain_postprocess(accumulators, row, col, finish.options()); });
 }
 
 py::tuple postprocess_words(const py::array& words, std::string_view accumulator, const py::dict& post,
@@ -334,6 +380,10 @@ void add_product(py::module_& module) {
              py::arg("accumulate"), py::arg("post"), py::arg("threads"));
   module.def("postprocess", postprocess_words, py::arg("words"), py::arg("accumulator"), py::arg("post"),
              py::arg("threads"));
+  module.def("explain_matmul", explain_operands, py::arg("a"), py::arg("b"), py::arg("c"), py::arg("bias"),
+             py::arg("accumulate"), py::arg("post"), py::arg("row"), py::arg("col"), py::arg("steps"));
+  module.def("explain_postprocess", explain_words, py::arg("words"), py::arg("accumulator"), py::arg("post"),
+             py::arg("row"), py::arg("col"));
 }
 
 }  // namespace bitcube::python

@@ -1,0 +1,86 @@
+#include "product_arguments.hpp"
+
+#include <array>
+#include <utility>
+
+namespace bitcube::cli {
+
+void ProductArguments::add_to(CLI::App& command) {
+  command.add_option("A", a.path, "M x K: a .npy array, or what bitcube quantize --axis 1 wrote")
+      ->type_name("A.npy|A.safetensors")
+      ->required();
+  command.add_option("B", b.path, "K x N: a .npy array, or what bitcube quantize --axis 0 wrote")
+      ->type_name("B.npy|B.safetensors")
+      ->required();
+  command.add_option("--bias", bias, "N or 1 x N accumulators: float32, int32 or uint32")->type_name("b.npy");
+  command.add_option("--c", c, "M x N accumulators to start from; default: +0")->type_name("C.npy");
+  command.add_option("--accumulate", accumulate, "Accumulation profile; default: fma")
+      ->type_name(choices(accumulation_profiles));
+  for (const auto& [arguments, letter] : {std::pair{&a, 'a'}, std::pair{&b, 'b'}}) {
+    const std::string group = "Operands";
+    command
+        .add_option(fmt::format("--{}-type", letter), arguments->type,
+                    "Elements are codes of this format, one lane each")
+        ->type_name("TYPE")
+        ->group(group);
+    command
+        .add_option(fmt::format("--{}-scales", letter), arguments->scales_path,
+                    letter == 'a' ? "Scale per group of K: M x groups, uint8 (E8M0), uint32 (HiF4)"
+                                  : "Scale per group of K: groups x N, uint8 (E8M0), uint32 (HiF4)")
+        ->type_name("s.npy")
+        ->group(group);
+    command
+        .add_option(fmt::format("--{}-name", letter), arguments->name,
+                    "The tensor in a .safetensors file that has several")
+        ->type_name("TENSOR")
+        ->group(group);
+  }
+}
+
+std::vector<std::string> ProductArguments::inputs() const {
+  return {a.path, b.path, bias, c, a.scales_path, b.scales_path};
+}
+
+Expected<ProductInput> ProductInput::load(const ProductArguments& arguments, const Console& console) {
+  ProductInput out;
+  const auto profile = look_up("--accumulate", arguments.accumulate, accumulation_profiles, find_accumulation_profile);
+  if (!profile) return profile.error();
+  out.profile_ = *profile;
+  auto a = OperandFile::load(Side::a, arguments.a);
+  if (!a) return a.error();
+  out.a_ = std::move(*a);
+  auto b = OperandFile::load(Side::b, arguments.b);
+  if (!b) return b.error();
+  out.b_ = std::move(*b);
+  for (const OperandFile* side : {&out.a_, &out.b_}) {
+    if (!side->remark().empty()) console.note(side->remark());
+  }
+  const auto kind = product_kind(out.a_.operand(), out.b_.operand());
+  if (!kind) return kind.error();
+  out.accumulator_ = kind->accumulator;
+  const std::size_t rows = out.rows();
+  const std::size_t cols = out.cols();
+  if (!arguments.c.empty()) {
+    const std::array<std::vector<uint64>, 1> shapes{{{rows, cols}}};
+    auto words = load_accumulators("--c", arguments.c, *out.accumulator_, shapes);
+    if (!words) return words.error();
+    out.c_ = std::move(*words);
+  }
+  if (!arguments.bias.empty()) {
+    const std::array<std::vector<uint64>, 2> shapes{{{cols}, {1, cols}}};
+    auto words = load_accumulators("--bias", arguments.bias, *out.accumulator_, shapes);
+    if (!words) return words.error();
+    out.bias_ = std::move(*words);
+  }
+  return out;
+}
+
+MatmulOptions ProductInput::options() const {
+  MatmulOptions options;
+  options.profile = profile_;
+  if (c_) options.c = *c_;
+  if (bias_) options.bias = *bias_;
+  return options;
+}
+
+}  // namespace bitcube::cli
