@@ -253,8 +253,8 @@ def matmul(a: Any, b: Any, bias: Any = None, c: Any = None, accumulate: str = "f
 
     Raises ValueError for shapes, names and parameters that do not fit, TypeError for dtypes.
     """
-    post = post_arguments("pre_quant", pre_quant, scale, offset, shift, quant_params, relu, relu_param, rounding, saturate,
-                          profile, row_max, row_max_init, group_max, max_abs, packed)
+    post = post_arguments("pre_quant", pre_quant, scale, offset, shift, quant_params, relu, relu_param, rounding,
+                          saturate, profile, row_max, row_max_init, group_max, max_abs, packed)
     sides = (side(a, "a", a_type, a_scales), side(b, "b", b_type, b_scales))
     return _result(_bitcube.matmul(*sides, accumulators(c, "c"), accumulators(bias, "bias"),
                                    text(accumulate, "accumulate"), post, count(threads, "threads")))
