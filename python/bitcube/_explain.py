@@ -91,7 +91,7 @@ def explain(x: Any = None, **arguments: Any) -> Explanation:
         raise TypeError("explain: needs one of to= (a conversion), format= (a quantisation), word= and program="
                         + (f", not {' and '.join(given)}" if given else ""))
     if (x is None) == (given[0] in ("to", "format")):
-        raise TypeError(f"explain: {given[0]}= goes with {'an' if x is None else 'no'} x")
+        raise TypeError(f"x: {given[0]}= {'needs one' if x is None else 'takes none'}")
     values = () if x is None else (x,)
     return Explanation(*kinds[given[0]](*values, **arguments))
 
