@@ -74,10 +74,10 @@ Document document_of(const Diff& diff, std::string_view golden, std::string_view
       section.tables.push_back(classes_table(c));
       section.tables.push_back(ulp_table(c));
       section.tables.push_back(mismatch_table(c, c.first, "first"));
-      const bool the_same =
-          std::equal(c.worst.begin(), c.worst.end(), c.first.begin(),
-                     c.first.begin() + static_cast<std::ptrdiff_t>(std::min(c.worst.size(), c.first.size())),
-                     [](const Mismatch& a, const Mismatch& b) { return a.index == b.index; });
+      // Where all are equally bad, the worst are the first.
+      const bool the_same = std::all_of(c.worst.begin(), c.worst.end(), [&](const Mismatch& m) {
+        return m.difference == c.first.front().difference && m.ulps == c.first.front().ulps;
+      });
       if (!the_same) section.tables.push_back(mismatch_table(c, c.worst, "worst"));
       for (const Pattern& p : c.patterns) section.remarks.push_back(fmt::format("Pattern: {}.", p.text));
     }
