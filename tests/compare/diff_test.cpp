@@ -127,6 +127,50 @@ std::vector<Case> single_faults() {
       p.dut = fp32_bytes(p.accumulate_with(p.a, wrong, p.with_addends({})));
     });
   });
+  add("scales-transposed", "of_A_the_other_way", [=] {
+    return product("mxfp4", [](Product& p) {
+      QuantizedTensor wrong = p.a;
+      transpose(wrong.scales, 25, 48, 1);
+      p.dut = fp32_bytes(p.accumulate_with(wrong, p.b, p.with_addends({})));
+    });
+  });
+  add("scales-ignored", "of_A_and_B", [=] {
+    return product("mxfp4", [](Product& p) {
+      QuantizedTensor a = p.a;
+      QuantizedTensor b = p.b;
+      std::fill(a.scales.begin(), a.scales.end(), std::byte{127});
+      std::fill(b.scales.begin(), b.scales.end(), std::byte{127});
+      p.dut = fp32_bytes(p.accumulate_with(a, b, p.with_addends({})));
+    });
+  });
+  // Operands of FP16: A is 48 x 784, or 64 x 64 of the weights.
+  const auto halves = [](const std::function<Bytes(const Bytes&)>& spoil, std::size_t rows, std::size_t k) {
+    const auto x = k == kInputs ? digits(rows) : weights(64);
+    const auto w = weights(64);
+    Bytes a = convert_array(bytes_of(x), fp32, fp16)->words;
+    Bytes b = convert_array(bytes_of(w), fp32, fp16)->words;
+    a.resize(rows * k * 2);
+    b.resize(k * 64 * 2);
+    const Bytes wrong = spoil(a);
+    const Operand right_side = matrix_operand(Side::b, fp16, b, k, 64);
+    const Bytes golden = bytes_of(words_of_product(*matmul(matrix_operand(Side::a, fp16, a, rows, k), right_side, {})));
+    const Bytes dut =
+        bytes_of(words_of_product(*matmul(matrix_operand(Side::a, fp16, wrong, rows, k), right_side, {})));
+    DiffInputs inputs;
+    inputs.parts.push_back(part("result", PartRole::result, fp32, {rows, 64}, golden, dut));
+    inputs.product = ProductInputs{matrix_operand(Side::a, fp16, a, rows, k), right_side, {}, {}};
+    return must_diff(inputs);
+  };
+  add("layout", "A_in_NZ_was_read_as_rows",
+      [=] { return halves([](const Bytes& a) { return as_nz(a, 48, kInputs, 2); }, 48, kInputs); });
+  add("transposed", "A", [=] {
+    return halves(
+        [](Bytes a) {
+          transpose(a, 64, 64, 2);
+          return a;
+        },
+        64, 64);
+  });
   add("transposed", "result", [=] { return alone(fp32, [](Alone& a) { transpose(a.dut, 784, 256, 4); }); });
   add("layout", "NZ", [=] { return alone(fp16, [](Alone& a) { a.dut = as_nz(a.golden, 784, 256, 2); }); });
   add("layout", "read_as_NZ", [=] { return alone(fp16, [](Alone& a) { a.golden = as_nz(a.dut, 784, 256, 2); }); });
@@ -599,6 +643,16 @@ std::vector<Case> double_faults() {
       transpose(c.dut, 784, 256, 1);
     });
   });
+  add({"transposed", "tie-rule"}, "transposed_and_few_ties", [=] {
+    return conversion([](Conversion& c) {
+      auto words = example_words<float>("w0.npy");
+      for (std::size_t i = 0; i < words.size(); i += 8009) words[i] = 1.0625F;  // between 1 and 1.125
+      c.from = &fp32;
+      c.source = bytes_of(words);
+      c.dut = c.convert_with(rounded(Rounding::rna));
+      transpose(c.dut, 784, 256, 1);
+    });
+  });
   add({"layout", "tie-rule"}, "layout_and_ties", [=] {
     return conversion([](Conversion& c) { c.dut = as_nz(c.convert_with(rounded(Rounding::rna)), 784, 256, 1); });
   });
@@ -767,6 +821,7 @@ TEST(Diff, ExplainsMostOfWhatNoiseIsOn) {
   c.dut = c.convert_with(rounded(Rounding::rtz));
   std::mt19937 random(4);
   for (int i = 0; i < 300; ++i) c.dut[random() % c.dut.size()] ^= std::byte{0x40};
+  std::copy_n(c.golden.begin(), 10 * kOutputs, c.dut.begin());  // ten rows are right
   uint64 explained = 0;
   uint64 introduced = 0;
   const Bytes cut = c.convert_with(rounded(Rounding::rtz));
@@ -781,7 +836,25 @@ TEST(Diff, ExplainsMostOfWhatNoiseIsOn) {
   EXPECT_EQ(first.certainty, Certainty::mostly);
   EXPECT_EQ(first.explains, explained);
   EXPECT_EQ(first.introduces, introduced);
+  EXPECT_GT(introduced, 0U);
   EXPECT_LT(first.explains, first.of);
+}
+
+TEST(Diff, PaddingThatIsNotZeroIsNotExplained) {
+  Alone a;
+  a.shape = {784, 250};
+  const auto w = weights(250);
+  a.golden = bytes_of(w);
+  std::vector<float> padded;
+  for (std::size_t i = 0; i < 784 * 256; ++i) padded.push_back(i % 256 < 250 ? w[i / 256 * 250 + i % 256] : 7.0F);
+  padded.resize(w.size());
+  a.dut = bytes_of(padded);
+  const Diff d = a.run();
+  ASSERT_FALSE(d.diagnoses.empty());
+  EXPECT_EQ(d.diagnoses.front().ids, Ids{"padding"}) << report(d);
+  EXPECT_EQ(d.diagnoses.front().certainty, Certainty::mostly);
+  EXPECT_EQ(d.mismatches() - d.diagnoses.front().explains,
+            765U * 6);  // rows of 256 that 196000 words begin, but the last
 }
 
 TEST(Diff, DoesNotDependOnThreads) {
