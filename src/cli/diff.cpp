@@ -166,7 +166,8 @@ Expected<ComparedPart> part_of(const Options& options, std::string name, PartRol
   const auto needed = part.byte_size();
   if (!needed || *needed != golden.bytes.size()) {
     return Error{fmt::format("{}: {} bytes, but {} of shape {} takes {}{}", options.golden, golden.bytes.size(),
-                             format.name, shape_text(part.shape), needed ? *needed : ~uint64{0},
+                             format.name, shape_text(part.shape),
+                             needed ? fmt::format("{}", *needed) : "more than 64 bits can count",
                              options.shape.empty() ? "; say another with --shape" : "")};
   }
   return part;
