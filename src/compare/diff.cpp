@@ -29,10 +29,10 @@ struct Score {
   uint64 mismatches = 0;
   uint64 broken = 0;  // elements that agree, but another word is predicted
   uint64 equal = 0;
-  uint64 wrong = 0;    // predicted words that are not DUT's
-  uint64 unknown = 0;  // mismatches of which nothing is predicted
-  uint64 hash = 0;     // of the prediction
-  std::vector<uint64> residual;
+  uint64 wrong = 0;              // predicted words that are not DUT's
+  uint64 unknown = 0;            // mismatches of which nothing is predicted
+  uint64 hash = 0;               // of the prediction
+  std::vector<uint64> residual;  // where wrong words were computed
 
   void merge(const Score& other) {
     explained += other.explained;
@@ -148,12 +148,13 @@ class Engine {
       }
       uint64 word = predicted.words[i];
       for (const auto& change : faults.words) word = change(part, local, word, dut);
-      add(s, at, golden, dut, word);
+      add(s, at, golden, dut, word, index);
     }
     return s;
   }
 
-  static void add(Score& s, uint64 at, uint64 golden, uint64 dut, uint64 word) {
+  /// `index` is where the word was computed, or nothing where none was.
+  static void add(Score& s, uint64 at, uint64 golden, uint64 dut, uint64 word, std::optional<uint64> index) {
     s.hash += mixed(at, word);
     if (golden == dut) {
       ++s.equal;
@@ -164,7 +165,7 @@ class Engine {
     }
     if (word == dut) return;
     ++s.wrong;
-    if (s.residual.size() < kResidual) s.residual.push_back(at);
+    if (index && s.residual.size() < kResidual) s.residual.push_back(*index);
   }
 
   /// Tries it on everything.
@@ -198,7 +199,7 @@ class Engine {
       const uint64 golden = elements_.golden(at);
       const uint64 dut = elements_.dut(at);
       // What came to a place that no word was put to is not known, unless it is padding.
-      add(all, at, golden, dut, faults.rest_is_zero ? 0 : dut);
+      add(all, at, golden, dut, faults.rest_is_zero ? 0 : dut, std::nullopt);
     }
     std::sort(residual.begin(), residual.end());
     all.residual = std::move(residual);
