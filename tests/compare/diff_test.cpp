@@ -164,6 +164,7 @@ std::vector<Case> single_faults() {
   };
   add("layout", "A_in_NZ_was_read_as_rows",
       [=] { return halves([](const Bytes& a) { return as_nz(a, 48, kInputs, 2); }, 48, kInputs); });
+  cases.back().title = "CUBE or fractal layout not undone: A in NZ was read as row-major";
   add("transposed", "A", [=] {
     return halves(
         [](Bytes a) {
