@@ -100,9 +100,9 @@ int run(std::vector<std::string> arguments, const Console& console) {
                "  bitcube demo                           run a real network in HiFloat4\n"
                "  bitcube COMMAND --help                 options and examples of a command");
   Action action;
-  for (const auto add :
-       {add_formats, add_convert, add_quantize, add_dequantize, add_inspect, add_matmul, add_postprocess, add_demo,
-        add_conform, add_vectors, add_gen, add_study, add_explain, add_asm, add_disasm, add_run, add_completion}) {
+  for (const auto add : {add_formats, add_convert, add_quantize, add_dequantize, add_inspect, add_matmul,
+                         add_postprocess, add_diff, add_demo, add_conform, add_vectors, add_gen, add_study, add_explain,
+                         add_asm, add_disasm, add_run, add_completion}) {
     add(root, console, action);
   }
 

@@ -130,7 +130,7 @@ FUNCTIONS = [
     (explain_quantisation,
      dict(x=X, format="hif4", at=(0,) * X.ndim, axis=-1, profile=None, scale=None, rounding=None, tensor_scale=False,
           from_=None, source_type=None),
-     dict(x=NONE, format=NONE, at=NONE, axis=Values(-1), profile=OPTIONAL, scale=OPTIONAL, rounding=OPTIONAL,
+     dict(x=Values(takes=is_empty), format=NONE, at=NONE, axis=Values(-1), profile=OPTIONAL, scale=OPTIONAL, rounding=OPTIONAL,
           tensor_scale=NONE, from_=OPTIONAL, source_type=OPTIONAL)),
     (explain_word, dict(word=0x38531181), dict(word=SIZE64)),
     (explain_program, dict(program=bitcube.Program(TEXT), all=False, max_steps=1),
