@@ -13,6 +13,7 @@ void add_dequantize(CLI::App& root, const Console& console, Action& action);
 void add_report(CLI::App& root, const Console& console, Action& action);
 void add_matmul(CLI::App& root, const Console& console, Action& action);
 void add_postprocess(CLI::App& root, const Console& console, Action& action);
+void add_diff(CLI::App& root, const Console& console, Action& action);
 void add_demo(CLI::App& root, const Console& console, Action& action);
 void add_conform(CLI::App& root, const Console& console, Action& action);
 void add_vectors(CLI::App& root, const Console& console, Action& action);

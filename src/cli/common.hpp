@@ -98,6 +98,9 @@ Expected<const typename Table::value_type*> look_up(std::string_view option, std
 }
 Expected<const Format*> look_up_format(std::string_view option, std::string_view text);
 
+/// What the elements of an array are where no option says otherwise, or nullptr.
+const Format* native_format(DType dtype) noexcept;
+
 /// --round: a mode, or nothing where the text is empty.
 Expected<std::optional<Rounding>> look_up_rounding(std::string_view option, std::string_view text);
 

@@ -105,25 +105,8 @@ void add_matmul(CLI::App& root, const Console& console, Action& action) {
   command.add_option("--accumulate", options->accumulate, "Accumulation profile; default: fma")
       ->type_name(choices(accumulation_profiles));
   options->postprocess.add_to(command);
-  for (const auto& [arguments, letter] : {std::pair{&options->a, 'a'}, std::pair{&options->b, 'b'}}) {
-    const std::string group = "Operands";
-    command
-        .add_option(fmt::format("--{}-type", letter), arguments->type,
-                    "Elements are codes of this format, one lane each")
-        ->type_name("TYPE")
-        ->group(group);
-    command
-        .add_option(fmt::format("--{}-scales", letter), arguments->scales_path,
-                    letter == 'a' ? "Scale per group of K: M x groups, uint8 (E8M0), uint32 (HiF4)"
-                                  : "Scale per group of K: groups x N, uint8 (E8M0), uint32 (HiF4)")
-        ->type_name("s.npy")
-        ->group(group);
-    command
-        .add_option(fmt::format("--{}-name", letter), arguments->name,
-                    "The tensor in a .safetensors file that has several")
-        ->type_name("TENSOR")
-        ->group(group);
-  }
+  options->a.add_to(command, Side::a);
+  options->b.add_to(command, Side::b);
   add_threads(command, options->threads);
   add_json(command);
   add_examples(command,

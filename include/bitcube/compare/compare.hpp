@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bitcube/expected.hpp"
+#include "bitcube/machine/geometry.hpp"
 #include "bitcube/numeric/format.hpp"
 #include "bitcube/parallel.hpp"
 
@@ -61,7 +62,7 @@ constexpr const DifferenceClass& class_of(Difference difference) noexcept {
 }
 
 /// The class of a pair of words.
-Difference classify(const Format& format, uint64 golden, uint64 dut) noexcept;
+Difference difference_of(const Format& format, uint64 golden, uint64 dut) noexcept;
 
 // ---- Input
 
@@ -168,6 +169,11 @@ Expected<Comparison> compare(const ComparedPart& part, const CompareOptions& opt
 
 /// The lane code of an element. Precondition: the part's sizes fit, and index is inside.
 uint64 lane_of(const ComparedPart& part, std::span<const std::byte> bytes, uint64 index) noexcept;
+
+/// The matrix of a part as row-major bytes, from bytes in which it is stored in a layout; its rows are all axes but the
+/// last. Errors: a matrix that is not made of whole CELLs or fractals, bytes of another size.
+Expected<std::vector<std::byte>> undo_layout(const ComparedPart& part, std::span<const std::byte> stored,
+                                             machine::TileLayout layout);
 
 /// The coordinates of an element in a shape.
 std::vector<uint64> coordinates(std::span<const uint64> shape, uint64 index);

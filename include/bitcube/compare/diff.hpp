@@ -116,5 +116,8 @@ Expected<Diff> diff(const DiffInputs& inputs, const DiffOptions& options = {});
 
 /// The report: its text for people and its JSON are made from it.
 Document document_of(const Diff& diff, std::string_view golden, std::string_view dut);
+/// The JSON of the document, and beside it equal, passes, mismatches, tried, golden_faults, warnings, parts and
+/// diagnoses with counts as numbers.
+std::string json_of(const Diff& diff, std::string_view golden, std::string_view dut, int indent = 2);
 
 }  // namespace bitcube
