@@ -1,4 +1,4 @@
-// bitcube report: one HTML file of what becomes of tensors in block formats.
+// bitcube report: one HTML file of what becomes of tensors in block formats, or of two results that are compared.
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -8,6 +8,7 @@
 
 #include "bitcube/report/page.hpp"
 #include "commands.hpp"
+#include "diff_arguments.hpp"
 #include "quantize_arguments.hpp"
 
 namespace bitcube::cli {
@@ -19,13 +20,10 @@ using stream::TensorFiles;
 struct Options {
   std::vector<std::string> inputs;
   std::vector<std::string> formats{"hif4", "mxfp8-e4m3", "mxfp4", "nvfp4"};
-  std::int64_t axis = -1;
   stream::Selection selection;
-  std::string output;
-  std::string title;
-  std::string date;
   std::size_t pictures = report::kPicturedTensors;
-  unsigned threads = 0;
+  // What both kinds of report take, and the results that are compared if there are no inputs.
+  DiffArguments common;
 };
 
 /// NAME or NAME:CHOICE, where the choice is a profile of hif4, a scale rule of MX, or `tensor-scale` of nvfp4.
@@ -62,58 +60,8 @@ Expected<std::vector<QuantizeOptions>> parse_formats(const std::vector<std::stri
     }
     out.push_back(*format);
   }
-  if (out.size() > 12) return Error{fmt::format("--formats: {} are too many for a page; at most 12", out.size())};
+  if (out.size() > 8) return Error{fmt::format("--formats: {} are too many for a picture; at most 8", out.size())};
   return out;
-}
-
-/// An argument as a shell takes it.
-std::string shell_word(const std::string& text) {
-  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,:=+@%";
-  if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) return text;
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
-/// The command that makes the same page, whatever its name.
-std::string command_of(const Options& options) {
-  const Options defaults;
-  std::string out = "bitcube report";
-  const auto add = [&](std::string_view option, const std::string& value) {
-    out += fmt::format(" {}{}{}", option, option.empty() ? "" : " ", shell_word(value));
-  };
-  for (const std::string& input : options.inputs) out += " " + shell_word(input);
-  add("--formats", fmt::format("{}", fmt::join(options.formats, ",")));
-  if (options.axis != defaults.axis) add("--axis", fmt::format("{}", options.axis));
-  for (const std::string& pattern : options.selection.include) add("--include", pattern);
-  for (const std::string& pattern : options.selection.exclude) add("--exclude", pattern);
-  if (options.selection.min_dim != defaults.selection.min_dim) {
-    add("--min-dim", fmt::format("{}", options.selection.min_dim));
-  }
-  if (options.selection.min_rank != defaults.selection.min_rank) {
-    add("--min-rank", fmt::format("{}", options.selection.min_rank));
-  }
-  if (options.pictures != defaults.pictures) add("--pictures", fmt::format("{}", options.pictures));
-  if (!options.title.empty()) add("--title", options.title);
-  if (!options.date.empty()) add("--date", options.date);
-  return out + " -o report.html";
-}
-
-/// --date, or the day and time of SOURCE_DATE_EPOCH, or nothing. Errors: an epoch that is no time.
-Expected<std::string> date_of(const std::string& given) {
-  const char* epoch = std::getenv("SOURCE_DATE_EPOCH");
-  if (!given.empty() || epoch == nullptr) return given;
-  const std::string text = epoch;
-  constexpr std::time_t kLast = 253402300799;  // in the year 9999
-  std::time_t seconds = -1;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || seconds < 0 || seconds > kLast) {
-    return Error{fmt::format("SOURCE_DATE_EPOCH: '{}' is no number of seconds since 1970", text)};
-  }
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02} UTC", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday,
-                     parts.tm_hour, parts.tm_min);
 }
 
 std::string text_of(const std::vector<QuantizeOptions>& formats, const std::vector<TensorReport>& tensors,
@@ -138,12 +86,12 @@ std::string text_of(const std::vector<QuantizeOptions>& formats, const std::vect
   }
   std::string out = table.text(right) + "\n";
   if (left_out != 0) out += fmt::format("{} tensors left out; the report says why\n", left_out);
-  return out + fmt::format("report  {}, {} bytes\n", options.output, bytes);
+  return out + fmt::format("report  {}, {} bytes\n", options.common.report, bytes);
 }
 
 Json json_of(const std::vector<QuantizeOptions>& formats, const std::vector<TensorReport>& tensors,
              const Options& options, std::size_t bytes) {
-  Json json{{"output", options.output}, {"bytes", bytes}};
+  Json json{{"output", options.common.report}, {"bytes", bytes}};
   json["tensors"] = Json::array();
   for (const TensorReport& tensor : tensors) {
     Json one{{"name", tensor.name}, {"shape", tensor.shape}, {"dtype", tensor.dtype}};
@@ -169,11 +117,22 @@ Json json_of(const std::vector<QuantizeOptions>& formats, const std::vector<Tens
 }
 
 Expected<Exit> run(const Options& options, const Console& console) {
+  const bool compared = !options.common.golden.empty() || !options.common.dut.empty();
+  if (compared && !options.inputs.empty()) {
+    return Error{"tensors, or --golden and --dut: a report is of one or the other"};
+  }
+  if (compared && (options.common.golden.empty() || options.common.dut.empty())) {
+    return Error{"--golden and --dut: give both, the results to compare"};
+  }
+  if (compared) return report_diff(options.common, console);
+  if (options.inputs.empty()) {
+    return Error{"nothing to report: give tensors, or --golden and --dut (see bitcube report --help)"};
+  }
   const auto formats = parse_formats(options.formats);
   if (!formats) return formats.error();
-  const auto date = date_of(options.date);
+  const auto date = date_of(options.common.date);
   if (!date) return date.error();
-  report::PageHead head{.title = options.title, .command = command_of(options), .date = *date};
+  report::PageHead head{.title = options.common.title, .command = options.common.invocation, .date = *date};
   std::vector<TensorFiles> files;
   for (std::size_t i = 0; i < options.inputs.size(); ++i) {
     const std::string& input = options.inputs[i];
@@ -200,7 +159,7 @@ Expected<Exit> run(const Options& options, const Console& console) {
   }
   const auto reasons = stream::select(files, options.selection, head.warnings);
   if (!reasons) return reasons.error();
-  auto output = create_output(options.output, options.inputs);
+  auto output = create_output(options.common.report, options.inputs);
   if (!output) return output.error();
 
   std::size_t selected = 0;
@@ -228,13 +187,13 @@ Expected<Exit> run(const Options& options, const Console& console) {
                            .reason = (*reasons)[f][i]});
         continue;
       }
-      Execution execution{.threads = options.threads};
+      Execution execution{.threads = options.common.threads};
       if (Progress show = bar.callback()) {
         execution.progress = [=](std::size_t part, std::size_t whole) {
           show(done * 1000 + part * 1000 / std::max<std::size_t>(whole, 1), selected * 1000);
         };
       }
-      auto measured = report::measure_tensor(files[f], i, options.axis, *formats, execution);
+      auto measured = report::measure_tensor(files[f], i, options.common.axis, *formats, execution);
       if (!measured) {
         return Error{
             fmt::format("{}: tensor {}: {}", options.inputs[f], name_text(info.name), measured.error().message)};
@@ -255,17 +214,66 @@ Expected<Exit> run(const Options& options, const Console& console) {
   return Exit::success;
 }
 
+/// An argument as a shell takes it.
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,:=+@%";
+  if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) return text;
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 }  // namespace
+
+std::string command_line(const CLI::App& command) {
+  std::string out = "bitcube " + command.get_name();
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_single_name();
+    if (option->count() == 0 || name == "threads" || name == "json") continue;
+    const bool page = name == "report" || (name == "output" && command.get_name() == "report");
+    if (page) continue;
+    const auto& values = option->results();
+    if (option->get_positional()) {
+      for (const std::string& value : values) out += " " + shell_word(value);
+    } else if (option->get_expected_max() == 0) {
+      out += " --" + name;
+    } else if (option->get_delimiter() != 0) {
+      out += fmt::format(" --{} {}", name, shell_word(fmt::format("{}", fmt::join(values, ","))));
+    } else if (option->get_expected_min() > 1) {
+      out += " --" + name;
+      for (const std::string& value : values) out += " " + shell_word(value);
+    } else {
+      for (const std::string& value : values) out += fmt::format(" --{} {}", name, shell_word(value));
+    }
+  }
+  return out + (command.get_name() == "report" ? " -o report.html" : " --report report.html");
+}
+
+Expected<std::string> date_of(const std::string& given) {
+  const char* epoch = std::getenv("SOURCE_DATE_EPOCH");
+  if (!given.empty() || epoch == nullptr) return given;
+  const std::string text = epoch;
+  constexpr std::time_t kLast = 253402300799;  // in the year 9999
+  std::time_t seconds = -1;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || seconds < 0 || seconds > kLast) {
+    return Error{fmt::format("SOURCE_DATE_EPOCH: '{}' is no number of seconds since 1970", text)};
+  }
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02} UTC", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday,
+                     parts.tm_hour, parts.tm_min);
+}
 
 void add_report(CLI::App& root, const Console& console, Action& action) {
   CLI::App& command = *root.add_subcommand(
-      "report", "Write one HTML file with pictures and tables: what tensors lose in block formats");
+      "report",
+      "Write one HTML file with pictures and tables: what tensors lose in block formats, or how two results differ");
   const auto options = std::make_shared<Options>();
   command
       .add_option("INPUT", options->inputs,
                   "A .npy array (uint16: bits of BF16), a .safetensors file, or model.safetensors.index.json")
-      ->type_name("W.npy|W.safetensors|W.index.json")
-      ->required();
+      ->type_name("W.npy|W.safetensors|W.index.json");
   command
       .add_option(
           "--formats", options->formats,
@@ -276,12 +284,11 @@ void add_report(CLI::App& root, const Console& console, Action& action) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("NAME[:CHOICE],...");
-  command.add_option("--axis", options->axis, "The axis along which groups lie; default: -1, the last")->type_name("N");
-  command.add_option("-o,--output", options->output, "The report")->type_name("REPORT.html")->required();
-  command.add_option("--title", options->title, "Title of the page; default: from the name of the input")
+  command.add_option("-o,--output", options->common.report, "The report")->type_name("REPORT.html")->required();
+  command.add_option("--title", options->common.title, "Title of the page; default: from the name of the input")
       ->type_name("TEXT");
   command
-      .add_option("--date", options->date,
+      .add_option("--date", options->common.date,
                   "Text that says when; default: that of SOURCE_DATE_EPOCH if it is set, else none, so that the same "
                   "input gives the same bytes")
       ->type_name("TEXT");
@@ -292,7 +299,7 @@ void add_report(CLI::App& root, const Console& console, Action& action) {
                               report::kPicturedTensors))
       ->type_name("N")
       ->check(whole_number(1000));
-  add_threads(command, options->threads);
+  add_threads(command, options->common.threads);
   add_json(command);
   constexpr const char* kSelection = "Tensors of checkpoints (F64, F32, F16 and BF16; all others are listed)";
   const auto patterns = [&](const char* name, std::vector<std::string>& to, const char* description) {
@@ -312,11 +319,23 @@ void add_report(CLI::App& root, const Console& console, Action& action) {
       ->type_name("N")
       ->check(whole_number(64))
       ->group(kSelection);
+  constexpr const char* kCompared = "Two results instead of tensors (as in bitcube diff)";
+  command.add_option("--golden", options->common.golden, "The right result")
+      ->type_name("G.npy|G.bin|G.safetensors")
+      ->group(kCompared);
+  command.add_option("--dut", options->common.dut, "The result to judge")
+      ->type_name("D.npy|D.bin|D.safetensors")
+      ->group(kCompared);
+  options->common.add_to(command, kCompared);
   add_examples(
       command,
       "  bitcube report W.npy --axis 0 -o report.html\n"
-      "  bitcube report model.safetensors --formats hif4,hif4:paper,mxfp4:rceil --exclude embed -o report.html");
-  command.callback([=, &console, &action] { action = [=, &console] { return run(*options, console); }; });
+      "  bitcube report model.safetensors --formats hif4,hif4:paper,mxfp4:rceil --exclude embed -o report.html\n"
+      "  bitcube report --golden golden.bin --dut dut.bin --from-array W.npy --to e4m3 -o report.html");
+  command.callback([=, &console, &action, &command] {
+    options->common.invocation = command_line(command);
+    action = [=, &console] { return run(*options, console); };
+  });
 }
 
 }  // namespace bitcube::cli

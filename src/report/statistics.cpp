@@ -26,7 +26,7 @@ struct GroupFigures {
   double noise = 0;
 };
 
-/// The scale of the lanes from `lane` of the group on, up to the next `width` of them.
+/// The scale of a lane.
 struct LaneScale {
   Value value;
   unsigned doublings = 0;  // HiF4

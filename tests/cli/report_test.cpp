@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "cli/program.hpp"
 #include "stream/files.hpp"
@@ -73,8 +74,9 @@ TEST_F(ReportProgram, TheSameInputGivesTheSameBytes) {
 TEST_F(ReportProgram, TheCommandInThePageMakesThePage) {
   ASSERT_TRUE(succeeds(run({"report", example("w2.npy"), "--axis", "-2", "--formats", "mxfp4:even", "--title",
                             "it's <b>", "-o", path("r.html")})));
-  EXPECT_NE(page().find("<span>--formats</span> <span>mxfp4:even</span> <span>--axis</span> <span>-2</span> "
-                        "<span>--title</span> <span>&#39;it&#39;\\&#39;&#39;s</span> <span>&lt;b&gt;&#39;</span>"),
+  EXPECT_NE(page().find("<span>--formats</span> <span>mxfp4:even</span> "
+                        "<span>--title</span> <span>&#39;it&#39;\\&#39;&#39;s</span> <span>&lt;b&gt;&#39;</span> "
+                        "<span>--axis</span> <span>-2</span> <span>-o</span> <span>report.html</span>"),
             std::string::npos);
 }
 
@@ -143,6 +145,52 @@ TEST_F(ReportProgram, AnEmptyTensorAndZeros) {
   EXPECT_EQ(page().find("nan"), std::string::npos);
 }
 
+TEST_F(ReportProgram, TwoResults) {
+  // 130 rows of 70 columns; one element of row 3 is a neighbour, two of row 129 have the other sign.
+  std::vector<float> golden(130 * 70, 1.5F);
+  std::vector<float> dut = golden;
+  dut[3 * 70 + 5] = std::nextafter(1.5F, 2.0F);
+  dut[129 * 70] = dut[129 * 70 + 1] = -1.5F;
+  save(path("g.npy"), DType::kF32, {130, 70}, golden);
+  save(path("d.npy"), DType::kF32, {130, 70}, dut);
+  const Outcome outcome = run({"report", "--golden", path("g.npy"), "--dut", path("d.npy"), "-o", path("r.html")});
+  EXPECT_EQ(outcome.exit, 1);
+  EXPECT_EQ(outcome.err, "");
+  const std::string text = page();
+  EXPECT_NE(text.find("3 of 9,100 elements differ, 0.03 %"), std::string::npos);
+  const auto row = [](std::string_view name, std::string_view count) {
+    return fmt::format("<th scope=\"row\"><bdi>{}</bdi></th><td class=\"n\">{}</td>", name, count);
+  };
+  EXPECT_NE(text.find(row("equal", "9,097")), std::string::npos);
+  EXPECT_NE(text.find(row("1 ulp", "1")), std::string::npos);
+  EXPECT_NE(text.find(row("sign", "2")), std::string::npos);
+  EXPECT_NE(text.find(row("1", "1")), std::string::npos);  // of the distances
+  // 130 rows in cells of 3 rows, 70 columns in cells of 2: row 3 is in the second cell, column 5 in the third.
+  EXPECT_NE(text.find(row("3 to 5", "0") + "<td class=\"n\">0</td><td class=\"n\">1</td>"), std::string::npos);
+  EXPECT_NE(text.find(row("129", "2") + "<td class=\"n\">0</td>"), std::string::npos);
+  EXPECT_NE(text.find("<bdi>3, 5</bdi>"), std::string::npos);
+  EXPECT_EQ(occurrences(text, "<figure "), 3U);
+
+  // The page of `diff` is the same, but for the command.
+  const Outcome diff = run({"diff", path("g.npy"), path("d.npy"), "--report", path("s.html")});
+  EXPECT_EQ(diff.exit, 1);
+  EXPECT_EQ(diff.out, outcome.out);
+  std::string other = read_text(path("s.html"));
+  const auto without_command = [](std::string page) {
+    const std::size_t from = page.find("<p class=\"command\">");
+    return page.erase(from, page.find("</p>", from) - from);
+  };
+  EXPECT_EQ(without_command(other), without_command(text));
+  EXPECT_NE(other.find("<span>diff</span>"), std::string::npos);
+
+  EXPECT_TRUE(succeeds(run({"diff", path("g.npy"), path("g.npy"), "--report", path("s.html")})));
+  EXPECT_NE(read_text(path("s.html")).find("the same bits"), std::string::npos);
+  EXPECT_TRUE(refuses({"report", "--golden", path("g.npy"), "-o", path("r.html")}, "give both"));
+  EXPECT_TRUE(refuses({"report", path("g.npy"), "--golden", path("g.npy"), "-o", path("r.html")}, "one or the other"));
+  EXPECT_TRUE(refuses({"report", "-o", path("r.html")}, "nothing to report"));
+  EXPECT_TRUE(refuses({"diff", path("g.npy"), path("d.npy"), "--report", path("d.npy")}, "is also an input"));
+}
+
 TEST_F(ReportProgram, WhatIsWrongIsSaidBeforeAnythingIsWritten) {
   const std::string w = example("w2.npy");
   const auto no = [&](Arguments more, std::string_view message) {
@@ -156,6 +204,8 @@ TEST_F(ReportProgram, WhatIsWrongIsSaidBeforeAnythingIsWritten) {
   no({w, "--formats", "mxfp4:"}, "nothing follows the colon");
   no({w, "--formats", "nvfp4:x"}, "nvfp4:tensor-scale");
   no({w, "--formats", "hif4,hif4:pto"}, "hif4 stands twice");
+  no({w, "--formats", "hif4,hif4:paper,hif4:bench,mxfp4,mxfp4:ceil,mxfp4:even,mxfp4:rceil,nvfp4,nvfp4:tensor-scale"},
+     "9 are too many");
   no({w, "--axis", "2"}, "no axis 2");
   no({w, w}, "stands twice");
   no({w, "--include", "("}, "regular expression");

@@ -12,6 +12,9 @@
 
 namespace bitcube::report {
 
+/// Less than elsewhere: figures of every group of a window are in memory with it.
+inline constexpr std::size_t kWindow = std::size_t{64} << 20;
+
 /// Classes of relative errors |e| / |x|, of lanes whose x is not 0: no error at all; below 2^-16; then an octave each,
 /// from its lower bound on; last 1 and more.
 inline constexpr int kLowestOctave = -16;
@@ -121,6 +124,6 @@ struct TensorReport {
 /// those of stream::quantize_parts(), and an axis that it does not have.
 Expected<TensorReport> measure_tensor(const stream::TensorFiles& files, std::size_t tensor, std::int64_t axis,
                                       std::span<const QuantizeOptions> formats, const Execution& execution = {},
-                                      std::size_t window = stream::kWindow);
+                                      std::size_t window = kWindow);
 
 }  // namespace bitcube::report
