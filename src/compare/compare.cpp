@@ -426,9 +426,9 @@ class Comparer {
     const Extents& e = extents_;
     const uint64 rows = all.last_row - all.first_row + 1;
     const uint64 columns = all.last_column - all.first_column + 1;
-    // Lines are said above. What is nearly the whole matrix is no block.
+    // Lines are said above. What is more than half of the matrix is no block.
     if ((rows == 1 && e.rows > 1) || (columns == 1 && e.columns > 1) || out_.mismatches < 4) return;
-    if (rows * 10 > e.rows * 9 && columns * 10 > e.columns * 9) return;
+    if (static_cast<uint128>(rows) * columns * 2 > static_cast<uint128>(e.rows) * e.columns) return;
     std::string tiles;
     for (const uint64 size : {uint64{128}, uint64{64}, uint64{32}, uint64{16}, uint64{8}}) {
       if (all.first_row % size != 0 || all.first_column % size != 0) continue;

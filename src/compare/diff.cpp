@@ -176,7 +176,9 @@ class Engine {
     std::vector<uint64> residual;
     std::optional<Error> error;
     std::mutex mutex;
-    parallel_for(pieces, {.threads = options_.compare.execution.threads}, [&](std::size_t i) {
+    std::atomic<bool> hopeless{false};
+    parallel_for(pieces, options_.compare.execution, [&](std::size_t i) {
+      if (hopeless.load(std::memory_order_relaxed)) return;
       const Sample sample = source_.piece(i);
       const auto predicted = base(faults, sample);
       std::optional<Score> s;
@@ -187,6 +189,7 @@ class Engine {
         return;
       }
       all.merge(*s);
+      if (all.broken * 10 > mismatches_) hopeless = true;  // it is not even mostly right
       residual.insert(residual.end(), s->residual.begin(), s->residual.end());
     });
     if (error) return *error;
@@ -213,11 +216,11 @@ class Engine {
     return broken <= 0.5 * explained / static_cast<double>(s.mismatches) * static_cast<double>(mismatches_);
   }
 
-  Expected<void> consider(const Combination& of, bool keep_all = false) {
+  Expected<void> consider(const Combination& of) {
     const auto s = verify(plant(of));
     if (!s) return s.error();
     const bool mostly = s->explained * 10 >= mismatches_ * 9 && s->broken * 10 <= s->explained;
-    if (mostly || keep_all) found_.push_back({of, *s});
+    if (mostly) found_.push_back({of, *s});
     return {};
   }
 
@@ -455,10 +458,6 @@ class Engine {
   std::vector<Verified> found_;
 };
 
-std::string shape_name(std::span<const uint64> shape) {
-  return shape_text(shape);
-}
-
 Expected<void> check_conversion(const ConversionInputs& in, std::span<const ComparedPart> parts,
                                 const Elements& elements) {
   if (parts.size() != 1) return Error{"a conversion has one result"};
@@ -488,26 +487,26 @@ Expected<void> check_quantization(const QuantizationInputs& in, std::span<const 
     return Error{"the source must be a float of whole bytes"};
   const BlockFormat* format = in.options.format;
   if (format == nullptr) return Error{"the block format is missing"};
-  if (in.axis >= in.shape.size()) return Error{fmt::format("axis {} is outside of {}", in.axis, shape_name(in.shape))};
+  if (in.axis >= in.shape.size()) return Error{fmt::format("axis {} is outside of {}", in.axis, shape_text(in.shape))};
   if (format->is_hif4() && in.options.profile == nullptr) return Error{"the HiF4 profile is missing"};
   if (format->is_mx() && in.options.scale_rule == nullptr) return Error{"the scale rule is missing"};
   Lines lines;
   uint64 bytes = 0;
   if (!lines_of(in.shape, in.axis, lines) || !checked_multiply(lines.elements(), in.source->carrier_bits / 8U, bytes)) {
-    return Error{fmt::format("a source of {} is beyond 64 bits", shape_name(in.shape))};
+    return Error{fmt::format("a source of {} is beyond 64 bits", shape_text(in.shape))};
   }
   if (in.words.size() != bytes) {
     return Error{fmt::format("the source has {} bytes, but {} of {} takes {}", in.words.size(), in.source->name,
-                             shape_name(in.shape), bytes)};
+                             shape_text(in.shape), bytes)};
   }
   if (parts.empty() || parts.size() > 2 || parts[0].role != PartRole::codes || parts[0].format != format->element ||
       elements.offset(1) != lines.elements()) {
-    return Error{fmt::format("{} of {} gives {} codes of {}", format->name, shape_name(in.shape), lines.elements(),
+    return Error{fmt::format("{} of {} gives {} codes of {}", format->name, shape_text(in.shape), lines.elements(),
                              format->element->name)};
   }
   if (parts.size() == 2 && (parts[1].role != PartRole::scales || parts[1].format != format->scale ||
                             elements.offset(2) - elements.offset(1) != lines.count * format->groups(lines.length))) {
-    return Error{fmt::format("{} of {} gives {} scales of {}", format->name, shape_name(in.shape),
+    return Error{fmt::format("{} of {} gives {} scales of {}", format->name, shape_text(in.shape),
                              lines.count * format->groups(lines.length), format->scale->name)};
   }
   return {};
@@ -524,7 +523,7 @@ Expected<ProductKind> check_product(const ProductInputs& in, std::span<const Com
   const Format& to = destination_format(*in.postprocess.mode, *kind->accumulator);
   if (parts.size() != 1 || parts[0].format != &to || elements.total() != uint64{rows} * columns) {
     return Error{fmt::format("A * B gives {} x {} elements of {}, but GOLDEN has {} of {}", rows, columns, to.name,
-                             shape_name(parts[0].shape), parts[0].format->name)};
+                             shape_text(parts[0].shape), parts[0].format->name)};
   }
   if (in.options.c && in.options.c->size() != rows * columns) {
     return Error{fmt::format("C has {} words, but the product is {} x {}", in.options.c->size(), rows, columns)};

@@ -74,7 +74,11 @@ Document document_of(const Diff& diff, std::string_view golden, std::string_view
       section.tables.push_back(classes_table(c));
       section.tables.push_back(ulp_table(c));
       section.tables.push_back(mismatch_table(c, c.first, "first"));
-      section.tables.push_back(mismatch_table(c, c.worst, "worst"));
+      // Where all are equally bad, the worst are the first.
+      const bool the_same = std::all_of(c.worst.begin(), c.worst.end(), [&](const Mismatch& m) {
+        return m.difference == c.first.front().difference && m.ulps == c.first.front().ulps;
+      });
+      if (!the_same) section.tables.push_back(mismatch_table(c, c.worst, "worst"));
       for (const Pattern& p : c.patterns) section.remarks.push_back(fmt::format("Pattern: {}.", p.text));
     }
     document.sections.push_back(std::move(section));

@@ -43,7 +43,6 @@ constexpr std::array<Hypothesis, 36> table{{
     {"double-rounding", "rounded twice", "a conversion", "the intermediate format; round once, from the exact value"},
     {"decoded-as", "decoded as another format", "a conversion, or an operand: E2M1 as E1M2, E4M3 as E5M2, …",
      "the data type of the source"},
-    {"scale-step", "scales one step off", "scales of a quantised tensor", "the rounding of the scale"},
     {"scale-rule", "other scale rule", "a quantisation", "how the scale follows from the maximum of the group"},
     {"products", "products of the quantiser", "a HiF4 quantisation",
      "whether products are rounded to BF16 or kept exact"},
@@ -51,6 +50,7 @@ constexpr std::array<Hypothesis, 36> table{{
      "lanes per scale: 64 for HiF4, 32 for MX, 16 for NVFP4"},
     {"element-format", "quantised to another element format", "an MX quantisation",
      "the element's exponent and fraction bits"},
+    {"scale-step", "scales one step off", "scales of a quantised tensor", "the rounding of the scale"},
     {"operands-exchanged", "A and B exchanged", "a product of square matrices", "which operand is A"},
     {"scales-ignored", "scales of an operand ignored", "a product with scales", "the scale ports of A and B"},
     {"bias-missing", "bias missing", "a product with a bias", "whether the bias is added after the last k"},
@@ -109,12 +109,6 @@ std::pair<uint64, uint64> matrix_of(const ComparedPart& part) noexcept {
 
 constexpr std::array kLayouts{TileLayout::nz, TileLayout::zn, TileLayout::cube_m16, TileLayout::cube_m32,
                               TileLayout::cube_n8};
-
-std::vector<std::uint32_t> inverse(const std::vector<std::uint32_t>& map) {
-  std::vector<std::uint32_t> out(map.size());
-  for (std::size_t i = 0; i < map.size(); ++i) out[map[i]] = static_cast<std::uint32_t>(i);
-  return out;
-}
 
 class Collector {
  public:
@@ -246,14 +240,13 @@ class Collector {
     }
     if (part.role != PartRole::scales) {
       for (const TileLayout layout : kLayouts) {
-        auto map = storage_indices(layout, f.lane_bits, rows, columns);
-        if (map.empty()) continue;
-        const auto forth = std::make_shared<const std::vector<std::uint32_t>>(std::move(map));
-        const auto back = std::make_shared<const std::vector<std::uint32_t>>(inverse(*forth));
+        const auto map = StorageMap::make(layout, f.lane_bits, rows, columns);
+        if (!map) continue;
+        const auto shared = std::make_shared<const StorageMap>(*map);
         places("layout", with(fmt::format("as stored in {}", name_of(layout))), part,
-               [forth](const ComparedPart&, uint64 i) -> std::optional<uint64> { return (*forth)[i]; });
+               [shared](const ComparedPart&, uint64 i) -> std::optional<uint64> { return shared->stored(i); });
         places("layout", with(fmt::format("read as {}, which it is not", name_of(layout))), part,
-               [back](const ComparedPart&, uint64 i) -> std::optional<uint64> { return (*back)[i]; });
+               [shared](const ComparedPart&, uint64 i) -> std::optional<uint64> { return shared->flat(i); });
       }
       for (const unsigned alignment : {8U, 16U, 32U, 64U, 128U, 256U}) {
         if (rows < 2 || columns % alignment == 0) continue;
@@ -533,14 +526,16 @@ class Collector {
     const uint64 rows = columns_last ? operand.k : operand.lines;
     const uint64 columns = columns_last ? operand.lines : operand.k;
     for (const TileLayout layout : kLayouts) {
-      auto map = storage_indices(layout, operand.format->lane_bits, rows, columns);
-      if (map.empty()) continue;
-      const auto forth = std::make_shared<const std::vector<std::uint32_t>>(std::move(map));
-      const auto back = std::make_shared<const std::vector<std::uint32_t>>(inverse(*forth));
+      const auto map = StorageMap::make(layout, operand.format->lane_bits, rows, columns);
+      if (!map) continue;
+      const auto shared = std::make_shared<const StorageMap>(*map);
       spoil("layout", fmt::format("{} in {} was read as row-major", letter, name_of(layout)), letter + " lanes",
-            [faults, back](Faults& f) { faults(f).stored_at = back.get(); });
+            [faults, shared](Faults& f) {
+              faults(f).layout = shared.get();
+              faults(f).is_stored = true;
+            });
       spoil("layout", fmt::format("{} was read as {}, which it is not", letter, name_of(layout)), letter + " lanes",
-            [faults, forth](Faults& f) { faults(f).stored_at = forth.get(); });
+            [faults, shared](Faults& f) { faults(f).layout = shared.get(); });
     }
     for (const Format& other : formats) {
       if (&other == operand.format || other.lane_bits != operand.format->lane_bits) continue;

@@ -2,12 +2,28 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include "bitcube/cube/matrix_operand.hpp"
 #include "bitcube/numeric/convert.hpp"
 #include "bitcube/quantize/lines.hpp"
 
 namespace bitcube::compare_detail {
+
+/// Lines of a side under its faults, in a form that the product takes: integers as they are, all else as FP32, which
+/// holds every scaled lane that has no extreme scale; with those, as terms for the definition.
+struct Gathered {
+  std::vector<std::uint8_t> bytes;
+  std::vector<Term> terms;  // only where FP32 does not hold a lane
+  Operand operand;
+};
+
+struct SampleCache {
+  std::mutex mutex;
+  std::optional<Gathered> a;
+  std::optional<Gathered> b;
+  std::optional<std::vector<std::uint32_t>> sums;
+};
 
 Elements::Elements(std::span<const ComparedPart> parts) : parts_(parts), offsets_{0} {
   for (const ComparedPart& part : parts) {
@@ -375,14 +391,6 @@ class QuantizationSource final : public Source {
 
 // ---- Product
 
-/// Lines of a side under its faults, in a form that the product takes: integers as they are, all else as FP32, which
-/// holds every scaled lane that has no extreme scale; with those, as terms for the definition.
-struct Gathered {
-  std::vector<std::uint8_t> bytes;
-  std::vector<Term> terms;  // only where FP32 does not hold a lane
-  Operand operand;
-};
-
 class ProductSource final : public Source {
  public:
   ProductSource(const Elements& elements, const ProductInputs& inputs, const Format& accumulator, std::size_t group)
@@ -424,6 +432,7 @@ class ProductSource final : public Source {
     sort_unique(sample.rows);
     sort_unique(sample.columns);
     fill(sample);
+    sample.cache = std::make_shared<SampleCache>();
     return sample;
   }
   std::size_t pieces() const override { return (rows_ + rows_per_piece_ - 1) / rows_per_piece_; }
@@ -437,15 +446,47 @@ class ProductSource final : public Source {
   }
 
   Expected<Predicted> evaluate(const Faults& faults, const Sample& sample) const override {
-    const Gathered a = gather(Side::a, faults, sample.rows);
-    const Gathered b = gather(Side::b, faults, sample.columns);
-    auto accumulators = accumulate_all(faults, sample, a, b);
+    if (sample.cache) {
+      auto accumulators = cached_sums(faults, sample);
+      if (!accumulators) return accumulators.error();
+      return finish(faults, sample, *accumulators);
+    }
+    auto accumulators =
+        accumulate_all(faults, sample, gather(Side::a, faults, sample.rows), gather(Side::b, faults, sample.columns));
     if (!accumulators) return accumulators.error();
     return finish(faults, sample, *accumulators);
   }
 
  private:
   using Words = std::vector<std::uint32_t>;
+
+  /// Many faults leave a side, or all sums, as they are: those are computed once.
+  Expected<Words> cached_sums(const Faults& faults, const Sample& sample) const {
+    SampleCache& cache = *sample.cache;
+    const bool right_order = !faults.exchanged && !faults.k_reversed;
+    const bool right_a = right_order && !faults.a.any();
+    const bool right_b = right_order && !faults.b.any();
+    const Faults right = this->faults();
+    const bool right_sums = right_a && right_b && faults.profile == right.profile &&
+                            faults.accumulation_group == right.accumulation_group && faults.k_block == 0 &&
+                            faults.bias == BiasUse::normal && faults.c == CUse::normal;
+    {
+      const std::scoped_lock lock(cache.mutex);
+      if (!cache.a) cache.a = gather(Side::a, right, sample.rows);
+      if (!cache.b) cache.b = gather(Side::b, right, sample.columns);
+      if (!cache.sums) {
+        auto sums = accumulate_all(right, sample, *cache.a, *cache.b);
+        if (!sums) return sums.error();
+        cache.sums = std::move(*sums);
+      }
+    }
+    if (right_sums) return *cache.sums;
+    std::optional<Gathered> a;
+    std::optional<Gathered> b;
+    if (!right_a) a = gather(Side::a, faults, sample.rows);
+    if (!right_b) b = gather(Side::b, faults, sample.columns);
+    return accumulate_all(faults, sample, a ? *a : *cache.a, b ? *b : *cache.b);
+  }
 
   void fill(Sample& sample) const {
     sample.indices.reserve(sample.rows.size() * sample.columns.size());
@@ -496,11 +537,12 @@ class ProductSource final : public Source {
     if (faults.swap_k && (k ^ 1U) < side.k) k ^= 1U;
     if (faults.swap_lines && (line ^ 1U) < side.lines) line ^= 1U;
     if (faults.transposed) std::swap(line, k);
-    if (faults.stored_at != nullptr) {
+    if (faults.layout != nullptr) {
       // The matrix as the caller has it: rows of A, or B with its lines as columns.
       const bool is_b = side.lanes.lane_stride != 1 && side.lanes.line_stride == 1;
-      const std::size_t flat = is_b ? k * side.lines + line : line * side.k + k;
-      const std::size_t from = (*faults.stored_at)[flat];
+      const uint64 flat = is_b ? k * side.lines + line : line * side.k + k;
+      const auto from =
+          static_cast<std::size_t>(faults.is_stored ? faults.layout->flat(flat) : faults.layout->stored(flat));
       line = is_b ? from % side.lines : from / side.k;
       k = is_b ? from / side.lines : from % side.k;
     }

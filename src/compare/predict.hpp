@@ -10,6 +10,25 @@
 
 namespace bitcube::compare_detail {
 
+/// Where the elements of a row-major matrix are in a layout (machine/geometry.hpp), and back.
+class StorageMap {
+ public:
+  /// Nothing where the matrix is not made of whole CELLs or fractals, or the layout moves nothing.
+  static std::optional<StorageMap> make(machine::TileLayout layout, unsigned bits, uint64 rows, uint64 columns);
+
+  uint64 stored(uint64 flat) const noexcept;
+  uint64 flat(uint64 stored) const noexcept;
+
+ private:
+  uint64 block_rows_ = 1;  // of a CELL or fractal
+  uint64 block_columns_ = 1;
+  uint64 rows_ = 0;  // of blocks
+  uint64 columns_ = 0;
+  bool by_columns_ = false;            // blocks below each other follow each other
+  std::vector<std::uint32_t> stored_;  // inside a block
+  std::vector<std::uint32_t> flat_;
+};
+
 /// Faults in how one side of a product was read.
 struct SideFaults {
   const Format* format = nullptr;  // other than its own
@@ -19,12 +38,13 @@ struct SideFaults {
   unsigned reversed_micro = 0;  // bit 0: E1_8, bit 1: E1_16 of HiF4 scale words
   bool swapped_scale_bytes = false;
   enum class Scales : std::uint8_t { normal, ignored, by_lines, by_groups } scales = Scales::normal;
-  std::size_t group = 0;                                  // lanes per scale; 0: the format's own
-  const std::vector<std::uint32_t>* stored_at = nullptr;  // row-major place -> place that was read, of the matrix
+  std::size_t group = 0;               // lanes per scale; 0: the format's own
+  const StorageMap* layout = nullptr;  // of the matrix ...
+  bool is_stored = false;              // ... in which it lies, but was read as row-major; else the other way round
 
   bool any() const noexcept {
     return format != nullptr || swap_k || swap_lines || transposed || reversed_micro != 0 || swapped_scale_bytes ||
-           scales != Scales::normal || group != 0 || stored_at != nullptr;
+           scales != Scales::normal || group != 0 || layout != nullptr;
   }
 };
 
@@ -100,12 +120,16 @@ class Elements {
   std::vector<uint64> offsets_;
 };
 
+/// What is the same for many faults.
+struct SampleCache;
+
 /// Elements that are computed together.
 struct Sample {
   std::vector<uint64> indices;
   std::vector<std::size_t> rows{};  // of a product: the indices are rows x columns
   std::vector<std::size_t> columns{};
-  std::vector<uint64> units{};  // of a quantisation
+  std::vector<uint64> units{};           // of a quantisation
+  std::shared_ptr<SampleCache> cache{};  // of a sample that is computed often
 };
 
 struct Predicted {
@@ -148,10 +172,6 @@ struct Variant {
 
 /// Whether DUT's scale is one step from GOLDEN's. HiF4: in its E6M2 byte.
 bool is_scale_step(const ComparedPart& scales, uint64 golden, uint64 dut) noexcept;
-
-/// Storage index of every element of a row-major matrix in a layout, or an empty list where the matrix is not made of
-/// whole CELLs or fractals, or the layout moves nothing.
-std::vector<std::uint32_t> storage_indices(machine::TileLayout layout, unsigned bits, uint64 rows, uint64 columns);
 
 /// Everything that may have gone wrong with these inputs, in the order of hypotheses().
 std::vector<Variant> variants_of(const DiffInputs& inputs, const Elements& elements,

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "bitcube/compare/diff.hpp"
 #include "bitcube/expected.hpp"
 #include "bitcube/numeric/format.hpp"
 #include "bitcube/numeric/rounding.hpp"
@@ -70,10 +71,14 @@ std::span<Byte> writable(py::array& array) {
   return {static_cast<Byte*>(array.mutable_data()), static_cast<std::size_t>(array.nbytes()) / sizeof(Byte)};
 }
 
+/// The text and the JSON of a comparison.
+py::tuple run_diff(const DiffInputs& inputs, const py::dict& settings);
+
 void add_tables(py::module_& module);
 void add_convert(py::module_& module);
 void add_tensor(py::module_& module);
 void add_product(py::module_& module);
+void add_diff(py::module_& module);
 void add_machine(py::module_& module);
 
 }  // namespace bitcube::python

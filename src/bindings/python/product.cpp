@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "bindings.hpp"
+#include "bitcube/compare/diff.hpp"
 #include "bitcube/cube/matmul.hpp"
 #include "bitcube/cube/matrix_operand.hpp"
 #include "bitcube/cube/postprocess_matrix.hpp"
@@ -130,6 +131,8 @@ class Postprocess {
     if (packed_) d = pack(d, to, rows, cols);
     return py::make_tuple(std::move(d), std::move(row_max), std::move(group_max), static_cast<unsigned>(flags));
   }
+
+  const PostprocessOptions& options() const noexcept { return options_; }
 
   /// C, a bias or RowMaxIn: words of the accumulator type in one of these shapes.
   static void check_accumulators(std::string_view argument, const py::array& array, const Format& accumulator,
@@ -278,33 +281,56 @@ Operand operand_of(Side side, const py::object& object) {
   return operand;
 }
 
+/// A product with its post-process, checked.
+struct ProductArguments {
+  MatmulOptions options;
+  Operand a;
+  Operand b;
+  ProductKind kind;
+  Postprocess finish;
+
+  ProductArguments(const py::object& a_side, const py::object& b_side, const py::object& c, const py::object& bias,
+                   std::string_view accumulate, const py::dict& post)
+      : finish(post) {
+    options.profile = &look_up("accumulate", accumulate, accumulation_profiles, find_accumulation_profile);
+    a = operand_of(Side::a, a_side);
+    b = operand_of(Side::b, b_side);
+    kind = value_of(product_kind(a, b));
+    if (!c.is_none()) {
+      const auto array = c.cast<py::array>();
+      Postprocess::check_accumulators("c", array, *kind.accumulator, {{a.lines, b.lines}});
+      options.c = words_of<std::uint32_t>(array);
+    }
+    if (!bias.is_none()) {
+      const auto array = bias.cast<py::array>();
+      Postprocess::check_accumulators("bias", array, *kind.accumulator, {{b.lines}, {1, b.lines}});
+      options.bias = words_of<std::uint32_t>(array);
+    }
+    finish.check(*kind.accumulator, a.lines, b.lines);
+  }
+};
+
 py::tuple matmul_operands(const py::object& a_side, const py::object& b_side, const py::object& c,
                           const py::object& bias, std::string_view accumulate, const py::dict& post, unsigned threads) {
-  MatmulOptions options;
-  options.profile = &look_up("accumulate", accumulate, accumulation_profiles, find_accumulation_profile);
-  options.execution.threads = threads;
-  Postprocess finish(post);
-  const Operand a = operand_of(Side::a, a_side);
-  const Operand b = operand_of(Side::b, b_side);
-  const ProductKind kind = value_of(product_kind(a, b));
-  const std::size_t rows = a.lines;
-  const std::size_t cols = b.lines;
-  if (!c.is_none()) {
-    const auto array = c.cast<py::array>();
-    Postprocess::check_accumulators("c", array, *kind.accumulator, {{rows, cols}});
-    options.c = words_of<std::uint32_t>(array);
-  }
-  if (!bias.is_none()) {
-    const auto array = bias.cast<py::array>();
-    Postprocess::check_accumulators("bias", array, *kind.accumulator, {{cols}, {1, cols}});
-    options.bias = words_of<std::uint32_t>(array);
-  }
-  finish.check(*kind.accumulator, rows, cols);
-  return finish.run(*kind.accumulator, rows, cols, threads, [&]() -> Expected<Buffer<std::uint32_t>> {
-    auto accumulators = matmul(a, b, options);
+  ProductArguments p(a_side, b_side, c, bias, accumulate, post);
+  p.options.execution.threads = threads;
+  return p.finish.run(*p.kind.accumulator, p.a.lines, p.b.lines, threads, [&]() -> Expected<Buffer<std::uint32_t>> {
+    auto accumulators = matmul(p.a, p.b, p.options);
     if (!accumulators) return accumulators.error();
     return std::move(accumulators->words);
   });
+}
+
+py::tuple diff_products(const py::array& golden, const py::array& dut, const py::object& a_side,
+                        const py::object& b_side, const py::object& c, const py::object& bias,
+                        std::string_view accumulate, const py::dict& post, const py::dict& settings) {
+  const ProductArguments p(a_side, b_side, c, bias, accumulate, post);
+  DiffInputs inputs;
+  const Format& to = destination_format(*p.finish.options().mode, *p.kind.accumulator);
+  inputs.parts.push_back(
+      {"result", PartRole::result, &to, shape_of(golden), false, bytes_of(golden), bytes_of(dut), 0});
+  inputs.product = ProductInputs{p.a, p.b, p.options, p.finish.options()};
+  return run_diff(inputs, settings);
 }
 
 py::tuple postprocess_words(const py::array& words, std::string_view accumulator, const py::dict& post,
@@ -323,6 +349,8 @@ py::tuple postprocess_words(const py::array& words, std::string_view accumulator
 void add_product(py::module_& module) {
   module.def("matmul", matmul_operands, py::arg("a"), py::arg("b"), py::arg("c"), py::arg("bias"),
              py::arg("accumulate"), py::arg("post"), py::arg("threads"));
+  module.def("diff_products", diff_products, py::arg("golden"), py::arg("dut"), py::arg("a"), py::arg("b"),
+             py::arg("c"), py::arg("bias"), py::arg("accumulate"), py::arg("post"), py::arg("settings"));
   module.def("postprocess", postprocess_words, py::arg("words"), py::arg("accumulator"), py::arg("post"),
              py::arg("threads"));
 }
