@@ -50,7 +50,8 @@ class ComparisonPage {
                        fmt::format("{}: {} elements are outside", part.name, count_text(*part.outside))});
     }
     if (diff_.golden_faults) {
-      facts.push_back({"GOLDEN", *diff_.golden_faults == 0 ? "is what the inputs give" : "is not what the inputs give",
+      facts.push_back({"Check of GOLDEN",
+                       *diff_.golden_faults == 0 ? "is what the inputs give" : "is not what the inputs give",
                        fmt::format("{} elements differ from it", count_text(*diff_.golden_faults))});
     }
     page_.facts(facts);
@@ -166,7 +167,9 @@ class ComparisonPage {
     for (std::size_t i = 0; i < columns; ++i) {
       chart.columns.push_back({i < part.ulps.size() ? part.ulps[i].count : 0, i != 0});
       // Bins begin at 0, 1, 2, 4, 8, ...
-      const std::string from = i == 0 ? "0" : i <= 10 ? fmt::format("{}", uint64{1} << (i - 1)) : power_text(static_cast<int>(i) - 1);
+      const std::string from = i == 0    ? "0"
+                               : i <= 10 ? fmt::format("{}", uint64{1} << (i - 1))
+                                         : power_text(static_cast<int>(i) - 1);
       if (i % every == 0) chart.ticks.push_back({static_cast<double>(i) + 0.5, from});
     }
     for (const UlpBin& bin : part.ulps) {

@@ -47,7 +47,7 @@ dt{color:var(--muted)}
 dd{margin:0}
 code{font:.9em ui-monospace,monospace}
 .warnings{border-left:4px solid var(--outer);padding:.25rem .75rem;background:var(--soft)}
-.panels{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,20.8rem),1fr));gap:1rem}
+.panels{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,20.8rem),1fr));gap:1rem;align-items:start}
 @media (min-width:60rem) and (max-width:100rem){.even{grid-template-columns:repeat(2,minmax(0,1fr))}}
 figure{margin:0;padding:.5rem;border:1px solid var(--line);border-radius:.4rem;background:var(--panel);min-width:0}
 figcaption{margin-bottom:.4rem}
