@@ -40,6 +40,7 @@ TEST_F(ReportProgram, ErrorsAreThoseOfQuantize) {
                                     {"-f", "hif4", "--profile", "paper"},
                                     {"-f", "mxfp4", "--scale", "rceil"},
                                     {"-f", "nvfp4", "--tensor-scale"}};
+  const Arguments labels{"hif4", "hif4:paper", "mxfp4:rceil", "nvfp4:tensor-scale"};
   ASSERT_EQ(formats.size(), ways.size());
   for (std::size_t i = 0; i < ways.size(); ++i) {
     Arguments arguments{"quantize", example("w1.npy"), "--axis", "0", "-o", path("w.safetensors"), "--json"};
@@ -48,8 +49,13 @@ TEST_F(ReportProgram, ErrorsAreThoseOfQuantize) {
     ASSERT_TRUE(succeeds(quantized));
     EXPECT_EQ(formats[i]["error"], quantized.json()["error"]);
     EXPECT_EQ(formats[i]["bytes"], quantized.json()["bytes"]);
-    const std::string sqnr = fmt::format("{:.2f}", quantized.json()["error"]["sqnr_db"].get<double>());
-    EXPECT_NE(page().find("<td class=\"n\">" + sqnr + "</td>"), std::string::npos);
+    // The row of all tensors together, which are one here.
+    const Json& bytes = formats[i]["bytes"];
+    const std::string row = fmt::format(
+        "<bdi>{}</bdi></th><td class=\"n\">{:.3f}</td><td class=\"n\">{:.2f}</td>", labels[i],
+        (bytes["codes"].get<double>() + bytes["scales"].get<double>()) * 8 / formats[i]["error"]["lanes"].get<double>(),
+        quantized.json()["error"]["sqnr_db"].get<double>());
+    EXPECT_NE(page().find(row), std::string::npos) << row;
   }
   EXPECT_EQ(occurrences(page(), "<figure "), 3 + 5 * ways.size());
   EXPECT_EQ(occurrences(page(), "<figure "), occurrences(page(), "<desc "));

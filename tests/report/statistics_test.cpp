@@ -282,29 +282,31 @@ TEST(StatisticsMap, HoldsTheSumsOfItsGroups) {
   const auto whole = quantize(words, fp32, shape, 1, {});
   ASSERT_TRUE(succeeds(whole));
   const Counts counts = count(*whole, words);
-  const FormatStatistics s = measured(dir / "x.npy", shape, 1, {});
-  ASSERT_EQ(s.map.rows, 32U);
-  ASSERT_EQ(s.map.columns, 32U);
-  for (uint64 r = 0; r < 32; ++r) {
-    for (uint64 c = 0; c < 32; ++c) {
-      double signal = 0;
-      double noise = 0;
-      std::int64_t sum = 0;
-      uint64 groups = 0;
-      for (uint64 line = s.map.first_line(r); line < s.map.first_line(r + 1); ++line) {
-        for (uint64 group = s.map.first_group(c); group < s.map.first_group(c + 1); ++group) {
-          const uint64 index = line * 40 + group;
-          signal += counts.signal[index];
-          noise += counts.noise[index];
-          sum += static_cast<std::int64_t>(
-              std::floor(std::log2(to_double(decode(e6m2, load_word(whole->scales.data() + 4 * index, 1)).real))));
-          ++groups;
+  for (const std::size_t window : {std::size_t{1000}, stream::kWindow}) {  // parts of lines, and many lines
+    const FormatStatistics s = measured(dir / "x.npy", shape, 1, {}, window);
+    ASSERT_EQ(s.map.rows, 32U);
+    ASSERT_EQ(s.map.columns, 32U);
+    for (uint64 r = 0; r < 32; ++r) {
+      for (uint64 c = 0; c < 32; ++c) {
+        double signal = 0;
+        double noise = 0;
+        std::int64_t sum = 0;
+        uint64 groups = 0;
+        for (uint64 line = s.map.first_line(r); line < s.map.first_line(r + 1); ++line) {
+          for (uint64 group = s.map.first_group(c); group < s.map.first_group(c + 1); ++group) {
+            const uint64 index = line * 40 + group;
+            signal += counts.signal[index];
+            noise += counts.noise[index];
+            sum += static_cast<std::int64_t>(
+                std::floor(std::log2(to_double(decode(e6m2, load_word(whole->scales.data() + 4 * index, 1)).real))));
+            ++groups;
+          }
         }
+        EXPECT_EQ(s.map.at(r, c).signal, signal);
+        EXPECT_EQ(s.map.at(r, c).noise, noise);
+        EXPECT_EQ(s.map.at(r, c).sum, sum);
+        EXPECT_EQ(s.map.at(r, c).groups, groups);
       }
-      EXPECT_EQ(s.map.at(r, c).signal, signal);
-      EXPECT_EQ(s.map.at(r, c).noise, noise);
-      EXPECT_EQ(s.map.at(r, c).sum, sum);
-      EXPECT_EQ(s.map.at(r, c).groups, groups);
     }
   }
 }
