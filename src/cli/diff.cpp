@@ -27,6 +27,7 @@ struct Options : DiffArguments {
   std::string accumulate{accumulation_profiles.front().name};
   PostprocessArguments postprocess;
   bool profile_given = false;
+  std::string choices;  // how the product or the conversion is made, as the command line says it
 
   std::optional<uint64> ulps;
   std::optional<double> relative;
@@ -416,12 +417,8 @@ std::string explain_command(const Options& options, const DiffInputs& inputs, co
   if (inputs.conversion) {
     const std::size_t size = inputs.conversion->from->carrier_bits / 8;
     const uint64 word = load_word(inputs.conversion->words.data() + m.index * size, size);
-    std::string text = fmt::format("bitcube explain convert --from {} --to {} {}", inputs.conversion->from->name,
-                                   differs->format->name, bits_text(*inputs.conversion->from, word));
-    if (!options.postprocess.round.empty()) text += " --round " + options.postprocess.round;
-    if (options.postprocess.saturate) text += " --sat";
-    if (options.profile_given) text += " --profile " + options.postprocess.profile;
-    return text;
+    return fmt::format("bitcube explain convert --from {} --to {} {}{}", inputs.conversion->from->name,
+                       differs->format->name, bits_text(*inputs.conversion->from, word), options.choices);
   }
   if (inputs.quantization) {
     std::vector<uint64> at = m.at;
@@ -431,16 +428,18 @@ std::string explain_command(const Options& options, const DiffInputs& inputs, co
     at.insert(at.begin() + static_cast<std::ptrdiff_t>(axis), lane);
     std::string text = fmt::format("bitcube explain quantize {} --at {} --format {}", options.source,
                                    fmt::join(at, ","), inputs.quantization->options.format->name);
+    const QuantizeOptions& q = inputs.quantization->options;
     if (axis + 1 != inputs.quantization->shape.size()) text += fmt::format(" --axis {}", axis);
-    if (inputs.quantization->options.format->is_hif4() && inputs.quantization->options.profile != &hif4_profiles[0]) {
-      text += fmt::format(" --profile {}", inputs.quantization->options.profile->name);
-    }
+    if (!options.source_type.empty()) text += " --source-type " + options.source_type;
+    if (q.format->is_hif4() && q.profile != &hif4_profiles[0]) text += fmt::format(" --profile {}", q.profile->name);
+    if (q.format->is_mx() && q.scale_rule != &scale_rules[0]) text += fmt::format(" --scale {}", q.scale_rule->name);
+    if (!q.format->is_hif4() && q.rounding != Rounding::rne) text += fmt::format(" --round {}", name_of(q.rounding));
+    if (q.tensor_scale) text += " --tensor-scale";
     return text;
   }
   if (inputs.product) {
-    return fmt::format("bitcube explain matmul {} {} --at {}{}{}", options.a.path, options.b.path, fmt::join(m.at, ","),
-                       options.bias.empty() ? "" : " --bias " + options.bias,
-                       options.c.empty() ? "" : " --c " + options.c);
+    return fmt::format("bitcube explain matmul {} {} --at {}{}", options.a.path, options.b.path, fmt::join(m.at, ","),
+                       options.choices);
   }
   return {};
 }
@@ -461,10 +460,8 @@ Expected<Exit> list(const Console& console) {
   return Exit::success;
 }
 
-Expected<Exit> run(const Options& options, const Console& console) {
-  if (options.list) return list(console);
-  if (options.golden.empty() || options.dut.empty())
-    return Error{"diff: give GOLDEN and DUT, the files to compare (see bitcube diff --help)"};
+/// Loads what the command line names, and compares it.
+Expected<Diff> compare_files(const Options& options, const Console& console) {
   if (!options.scales.empty() && options.scales.size() != 2)
     return Error{"--scales: give two files, of GOLDEN and of DUT"};
   const int kinds = (options.from_array.empty() ? 0 : 1) + (options.source.empty() ? 0 : 1) +
@@ -485,7 +482,11 @@ Expected<Exit> run(const Options& options, const Console& console) {
   if (is_safetensors(options.golden) && is_safetensors(options.dut)) {
     const auto file = read_safetensors(options.golden);
     if (!file) return file.error();
-    described = is_described(*file);
+    // A file may hold packed tensors and others.
+    const auto entries = is_described(*file) ? packed_names(*file, options.golden) : std::vector<std::string>();
+    if (!entries) return entries.error();
+    described = !entries->empty() &&
+                (options.name.empty() || std::find(entries->begin(), entries->end(), options.name) != entries->end());
   }
   const BlockFormat* block = find_block_format(options.format);
   const Format* format = options.format.empty() ? nullptr : find_format(options.format);
@@ -539,17 +540,6 @@ Expected<Exit> run(const Options& options, const Console& console) {
     inputs.parts.front().dut = files.rows.back();
   }
 
-  std::optional<OutputFile> page;
-  if (!options.report.empty()) {
-    const std::string paths[] = {options.golden,     options.dut,    options.a.path, options.b.path,
-                                 options.from_array, options.source, options.bias,   options.c};
-    auto created = create_output(options.report, paths);
-    if (!created) return created.error();
-    page = std::move(*created);
-  }
-  const auto date = date_of(options.date);
-  if (!date) return date.error();
-
   ProgressBar bar("diff");
   DiffOptions settings;
   settings.compare.tolerance = {options.ulps, options.relative, options.absolute};
@@ -560,6 +550,99 @@ Expected<Exit> run(const Options& options, const Console& console) {
   auto result = diff(inputs, settings);
   if (!result) return result.error();
   result->explain_command = explain_command(options, inputs, *result, axis);
+  return result;
+}
+
+/// The tensors of a file by name; parts of packed tensors are not named.
+Expected<std::vector<std::string>> tensor_names(const std::string& path) {
+  const auto file = read_safetensors(path);
+  if (!file) return file.error();
+  std::vector<std::string> names;
+  std::vector<const SafetensorsTensor*> parts;
+  if (is_described(*file)) {
+    const auto entries = packed_entries(*file, path);
+    if (!entries) return entries.error();
+    for (const PackedEntry& entry : *entries) {
+      names.push_back(entry.name);
+      parts.insert(parts.end(), {entry.codes, entry.scales});
+    }
+  }
+  for (const SafetensorsTensor& t : file->tensors()) {
+    if (std::find(parts.begin(), parts.end(), &t) == parts.end()) names.push_back(t.name);
+  }
+  return names;
+}
+
+/// Two checkpoints, tensor by tensor.
+Expected<Exit> run_checkpoints(const Options& options, const Console& console, const std::vector<std::string>& golden,
+                               const std::vector<std::string>& dut) {
+  TextTable table;
+  table.add({"tensor", "format", "shape", "mismatches", "diagnosis"});
+  Json json = Json::array();
+  std::size_t different = 0;
+  const auto lone = [&](const std::string& name, const char* where) {
+    ++different;
+    table.add({name_text(name), "", "", "", fmt::format("only in {}", where)});
+    json.push_back({{"name", name}, {"only_in", where}});
+  };
+  for (const std::string& name : golden) {
+    if (std::find(dut.begin(), dut.end(), name) == dut.end()) {
+      lone(name, "GOLDEN");
+      continue;
+    }
+    Options one = options;
+    one.name = name;
+    const auto result = compare_files(one, console);
+    if (!result) return Error{fmt::format("{}: {}", name_text(name), result.error().message)};
+    if (!result->passes()) ++different;
+    const std::string diagnosis = result->equal()             ? "equal"
+                                  : result->diagnoses.empty() ? "none"
+                                                              : result->diagnoses.front().title;
+    table.add({name_text(name), std::string(result->parts.front().format->name),
+               shape_text(result->parts.front().shape), fmt::format("{}", result->mismatches()), diagnosis});
+    Json entry = Json::parse(json_of(*result, options.golden, options.dut, -1));
+    entry["name"] = name;
+    json.push_back(std::move(entry));
+  }
+  for (const std::string& name : dut) {
+    if (std::find(golden.begin(), golden.end(), name) == golden.end()) lone(name, "DUT");
+  }
+  const std::array<std::size_t, 1> right{3};
+  const auto printed =
+      console.json()
+          ? console.print_json(json)
+          : console.print(fmt::format("{}\n{} of {} tensors differ{}\n", table.text(right), different, json.size(),
+                                      different == 0 ? "" : "; --name TENSOR tells more of one"));
+  if (!printed) return printed.error();
+  return different == 0 ? Exit::success : Exit::differences;
+}
+
+Expected<Exit> run(const Options& options, const Console& console) {
+  if (options.list) return list(console);
+  if (options.golden.empty() || options.dut.empty())
+    return Error{"diff: give GOLDEN and DUT, the files to compare (see bitcube diff --help)"};
+  if (options.name.empty() && is_safetensors(options.golden) && is_safetensors(options.dut)) {
+    const auto golden = tensor_names(options.golden);
+    if (!golden) return golden.error();
+    const auto dut = tensor_names(options.dut);
+    if (!dut) return dut.error();
+    if (golden->size() != 1 || dut->size() != 1) {
+      if (options.report.empty()) return run_checkpoints(options, console, *golden, *dut);
+      return Error{fmt::format("{}: a report is of one tensor; say which with --name", options.golden)};
+    }
+  }
+  std::optional<OutputFile> page;
+  if (!options.report.empty()) {
+    const std::string paths[] = {options.golden,     options.dut,    options.a.path, options.b.path,
+                                 options.from_array, options.source, options.bias,   options.c};
+    auto created = create_output(options.report, paths);
+    if (!created) return created.error();
+    page = std::move(*created);
+  }
+  const auto date = date_of(options.date);
+  if (!date) return date.error();
+  const auto result = compare_files(options, console);
+  if (!result) return result.error();
   const auto printed = console.json() ? console.print(json_of(*result, options.golden, options.dut) + "\n")
                                       : console.print(text_of(document_of(*result, options.golden, options.dut)));
   if (!printed) return printed.error();
@@ -669,6 +752,14 @@ void add_diff(CLI::App& root, const Console& console, Action& action) {
   command.callback([=, &console, &action, &command] {
     options->profile_given = command.count("--profile") != 0;
     options->invocation = command_line(command);
+    for (const char* const name : {"--bias", "--c", "--accumulate", "--a-type", "--b-type", "--a-scales", "--b-scales",
+                                   "--a-name", "--b-name", "--pre-quant", "--scale", "--offset", "--quant-params",
+                                   "--relu", "--relu-param", "--round", "--sat", "--profile"}) {
+      const CLI::Option& given = *command.get_option(name);
+      if (given.count() == 0) continue;
+      options->choices += fmt::format(" {}", name);
+      if (given.get_expected_min() != 0) options->choices += fmt::format(" {}", fmt::join(given.results(), " "));
+    }
     action = [=, &console] { return run(*options, console); };
   });
 }

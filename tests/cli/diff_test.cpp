@@ -119,6 +119,9 @@ TEST(DiffCommand, Products) {
                          "QF322B8_PRE", "--scale", "8", "--json"});
   EXPECT_EQ(o.exit, 1) << o.err;
   EXPECT_EQ(first_diagnosis(o), "complete bias-missing");
+  const std::string explain = o.json()["explain"];
+  EXPECT_TRUE(explain.starts_with("bitcube explain matmul " + qx + " " + qw + " --at 0,")) << explain;
+  EXPECT_TRUE(explain.ends_with(" --bias " + kBias + " --pre-quant QF322B8_PRE --scale 8 --relu")) << explain;
   // GOLDEN has ReLU, and the command line does not say so.
   const Outcome wrong =
       run({"diff", golden, dut, "--a", qx, "--b", qw, "--bias", kBias, "--pre-quant", "QF322B8_PRE", "--scale", "8"});
@@ -143,12 +146,52 @@ TEST(DiffCommand, LayoutIsUndone) {
   EXPECT_TRUE(refuses({"diff", dir / "g.npy", dir / "d.npy", "--layout", "nzz"}, "did you mean NZ"));
 }
 
-TEST(DiffCommand, TensorsOfACheckpointByName) {
+/// A .safetensors file of float32 vectors.
+void save_tensors(const std::string& path, const std::vector<std::pair<std::string, std::vector<float>>>& tensors) {
+  std::string header = "{";
+  std::string data;
+  for (const auto& [name, values] : tensors) {
+    const std::size_t end = data.size() + values.size() * 4;
+    header += (header.size() > 1 ? "," : "") + Json(name).dump() + R"(:{"dtype":"F32","shape":[)" +
+              std::to_string(values.size()) + R"(],"data_offsets":[)" + std::to_string(data.size()) + "," +
+              std::to_string(end) + "]}";
+    data += to_text(std::as_bytes(std::span(values)));
+  }
+  header += "}";
+  const std::uint64_t size = header.size();
+  write_text(path, to_text(std::as_bytes(std::span(&size, 1))) + header + data);
+}
+
+TEST(DiffCommand, CheckpointsTensorByTensor) {
   const TempDir dir;
   const std::string golden = dir / "g.safetensors";
-  ASSERT_EQ(run({"quantize", kWeights, "--format", "mxfp4", "-o", golden, "--name", "w"}).exit, 0);
-  EXPECT_TRUE(refuses({"diff", golden, golden, "--name", "v"}, "v"));
-  EXPECT_EQ(run({"diff", golden, golden, "--name", "w"}).exit, 0);
+  const std::string dut = dir / "d.safetensors";
+  std::vector<float> x(512);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i) - 100.5F;
+  std::vector<float> doubled(x);
+  for (float& v : doubled) v *= 2;
+  save_tensors(golden, {{"a", x}, {"b", x}, {"c", x}});
+  save_tensors(dut, {{"a", x}, {"b", doubled}, {"d", x}});
+  const Outcome o = run({"diff", golden, dut});
+  EXPECT_EQ(o.exit, 1) << o.err;
+  EXPECT_NE(o.out.find("b       FP32    512           512  multiplied by a constant: by 2^1"), std::string::npos)
+      << o.out;
+  EXPECT_NE(o.out.find("only in GOLDEN"), std::string::npos);
+  EXPECT_NE(o.out.find("only in DUT"), std::string::npos);
+  EXPECT_NE(o.out.find("3 of 4 tensors differ"), std::string::npos) << o.out;
+  EXPECT_EQ(run({"diff", golden, dut, "--json"}).json().size(), 4U);
+  EXPECT_EQ(run({"diff", golden, dut, "--name", "a"}).exit, 0);
+  EXPECT_EQ(first_diagnosis(run({"diff", golden, dut, "--name", "b", "--json"})), "complete factor");
+  EXPECT_TRUE(refuses({"diff", golden, dut, "--name", "e"}, "no tensor 'e'"));
+  EXPECT_EQ(run({"diff", golden, golden}).exit, 0);
+
+  // Quantised: its packed tensors are compared as codes and scales, what was copied as it is.
+  const std::string packed = dir / "p.safetensors";
+  ASSERT_EQ(run({"quantize", golden, "--format", "mxfp4", "--min-rank", "1", "--exclude", "c", "-o", packed}).exit, 0);
+  const Outcome same = run({"diff", packed, packed});
+  EXPECT_EQ(same.exit, 0) << same.err;
+  EXPECT_NE(same.out.find("E2M1X2"), std::string::npos) << same.out;
+  EXPECT_NE(same.out.find("0 of 3 tensors differ"), std::string::npos) << same.out;
 }
 
 TEST(DiffCommand, RefusesWhatItCannotCompare) {

@@ -195,6 +195,9 @@ TEST_F(ReportProgram, TwoResults) {
   EXPECT_TRUE(refuses({"report", path("g.npy"), "--golden", path("g.npy"), "-o", path("r.html")}, "one or the other"));
   EXPECT_TRUE(refuses({"report", "-o", path("r.html")}, "nothing to report"));
   EXPECT_TRUE(refuses({"diff", path("g.npy"), path("d.npy"), "--report", path("d.npy")}, "is also an input"));
+  write_checkpoint(path("two.safetensors"), {{"a", "F32", {4, 4}}, {"b", "F32", {4, 4}}});
+  EXPECT_TRUE(refuses({"diff", path("two.safetensors"), path("two.safetensors"), "--report", path("t.html")},
+                      "a report is of one tensor"));
 }
 
 TEST_F(ReportProgram, WhatIsWrongIsSaidBeforeAnythingIsWritten) {

@@ -761,6 +761,43 @@ TEST(Diff, FlippedBitsHaveNoCompleteDiagnosis) {
   for (const Diagnosis& g : d.diagnoses) EXPECT_NE(g.certainty, Certainty::complete) << report(d);
 }
 
+TEST(Diff, ExplainsMostOfWhatNoiseIsOn) {
+  Conversion c;
+  c.golden = c.convert_with({});
+  c.dut = c.convert_with(rounded(Rounding::rtz));
+  std::mt19937 random(4);
+  for (int i = 0; i < 300; ++i) c.dut[random() % c.dut.size()] ^= std::byte{0x40};
+  uint64 explained = 0;
+  uint64 introduced = 0;
+  const Bytes cut = c.convert_with(rounded(Rounding::rtz));
+  for (std::size_t i = 0; i < cut.size(); ++i) {
+    if (c.golden[i] != c.dut[i]) explained += cut[i] == c.dut[i] ? 1U : 0U;
+    if (c.golden[i] == c.dut[i]) introduced += cut[i] != c.dut[i] ? 1U : 0U;
+  }
+  const Diff d = c.run();
+  ASSERT_FALSE(d.diagnoses.empty());
+  const Diagnosis& first = d.diagnoses.front();
+  EXPECT_EQ(first.ids, Ids{"truncation"}) << report(d);
+  EXPECT_EQ(first.certainty, Certainty::mostly);
+  EXPECT_EQ(first.explains, explained);
+  EXPECT_EQ(first.introduces, introduced);
+  EXPECT_LT(first.explains, first.of);
+}
+
+TEST(Diff, DoesNotDependOnThreads) {
+  Conversion c;
+  c.golden = c.convert_with({});
+  c.dut = as_nz(c.convert_with(rounded(Rounding::rna)), 784, 256, 1);
+  DiffInputs inputs;
+  inputs.parts.push_back(part("result", PartRole::result, e4m3, c.shape, c.golden, c.dut));
+  inputs.conversion = ConversionInputs{c.source, &bf16, {}};
+  DiffOptions one;
+  one.compare.execution.threads = 1;
+  DiffOptions two;
+  two.compare.execution.threads = 2;
+  EXPECT_EQ(json_of(*diff(inputs, one), "g", "d"), json_of(*diff(inputs, two), "g", "d"));
+}
+
 TEST(Diff, SaysThatGoldenIsNotWhatTheInputsGive) {
   Conversion c;
   c.golden = c.convert_with(rounded(Rounding::rna));
