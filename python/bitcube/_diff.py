@@ -8,8 +8,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 import numpy as np
 
 from . import _bitcube
-from ._arrays import accumulators, count, format_named, text, typed, words
-from ._functions import QuantizedTensor, _post, _side
+from ._arrays import accumulators, count, format_named, optional_text, switch, text, typed, words
+from ._functions import QuantizedTensor, post_arguments, side
 from ._types import Array
 
 
@@ -111,10 +111,10 @@ def diff(golden: Any, dut: Any, format: Optional[str] = None, *, shape: Optional
     """
     settings = {
         "ulps": None if ulps is None else count(ulps, "ulps", 1 << 63),
-        "rtol": None if rtol is None else float(rtol),
-        "atol": None if atol is None else float(atol),
+        "rtol": _tolerance(rtol, "rtol"),
+        "atol": _tolerance(atol, "atol"),
         "first": max(count(first, "first"), 1),
-        "diagnose": bool(diagnose),
+        "diagnose": switch(diagnose, "diagnose"),
         "threads": count(threads, "threads"),
     }
     product = a is not None or b is not None
@@ -125,30 +125,46 @@ def diff(golden: Any, dut: Any, format: Optional[str] = None, *, shape: Optional
     if isinstance(golden, QuantizedTensor):
         if from_array is not None or product:
             raise ValueError("golden is quantised: source says what it was made from")
-        original = None if source is None else typed(source, "source", text(source_type, "source_type"), "source_type")
+        original = None if source is None else typed(source, "source", optional_text(source_type, "source_type"),
+                                                       "source_type")
         return _difference(_bitcube.diff_tensors(golden._tensor, dut._tensor, original, settings))
     if source is not None:
         raise ValueError("source: golden is an array; only tensors of quantize() are made from one")
 
     golden_words, right, wrong = *words(golden, "golden"), words(dut, "dut")
     if wrong[1] != right or wrong[0].shape != golden_words.shape:
-        raise ValueError(f"dut: {wrong[1]} of shape {wrong[0].shape}, but golden is {right} of shape {golden_words.shape}")
+        raise ValueError(f"dut: {wrong[1]} of shape {wrong[0].shape}, but golden is {right} of shape "
+                         f"{golden_words.shape}")
     if product:
         if a is None or b is None:
             raise ValueError("a product needs both a and b")
-        post = _post(pre_quant, scale, offset, shift, quant_params, relu, relu_param, rounding, saturate, profile,
-                     False, None, None, False, False)
+        post = post_arguments("pre_quant", pre_quant, scale, offset, shift, quant_params, relu, relu_param, rounding,
+                              saturate, profile, False, None, None, False, False)
         return _difference(
-            _bitcube.diff_products(golden_words, wrong[0], _side(a, "a", a_type, a_scales),
-                                   _side(b, "b", b_type, b_scales), accumulators(c, "c"), accumulators(bias, "bias"),
+            _bitcube.diff_products(golden_words, wrong[0], side(a, "a", a_type, a_scales),
+                                   side(b, "b", b_type, b_scales), accumulators(c, "c"), accumulators(bias, "bias"),
                                    text(accumulate, "accumulate"), post, settings))
-    name = typed(golden, "golden", text(format, "format"), "format")[1] if shape is None else _named(format, golden_words)
+    if shape is None:
+        name = typed(golden, "golden", optional_text(format, "format"), "format")[1]
+    else:
+        name = _named(format, golden_words)
     conversion = None
     if from_array is not None:
-        array, origin = typed(from_array, "from_array", text(from_, "from_"))
-        conversion = (array, origin, text(rounding, "rounding"), bool(saturate), text(profile, "profile"))
+        array, origin = typed(from_array, "from_array", optional_text(from_, "from_"))
+        conversion = (array, origin, optional_text(rounding, "rounding"), switch(saturate, "saturate"),
+                      text(profile, "profile"))
     lanes = None if shape is None else [count(extent, "shape", 1 << 62) for extent in shape]
     return _difference(_bitcube.diff(golden_words, wrong[0], name, lanes, conversion, settings))
+
+
+def _tolerance(value: Any, argument: str) -> Optional[float]:
+    if value is None:
+        return None
+    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
+        if not 0 <= value < float("inf"):
+            raise ValueError(f"{argument}: {value!r}; a tolerance is a finite number from 0")
+        return float(value)
+    raise TypeError(f"{argument}: a number, not {type(value).__name__}")
 
 
 def _named(format: Optional[str], array: Array) -> str:

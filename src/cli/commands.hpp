@@ -10,6 +10,7 @@ void add_convert(CLI::App& root, const Console& console, Action& action);
 void add_quantize(CLI::App& root, const Console& console, Action& action);
 void add_inspect(CLI::App& root, const Console& console, Action& action);
 void add_dequantize(CLI::App& root, const Console& console, Action& action);
+void add_report(CLI::App& root, const Console& console, Action& action);
 void add_matmul(CLI::App& root, const Console& console, Action& action);
 void add_postprocess(CLI::App& root, const Console& console, Action& action);
 void add_diff(CLI::App& root, const Console& console, Action& action);

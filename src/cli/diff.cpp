@@ -6,7 +6,9 @@
 #include "bitcube/io/packed.hpp"
 #include "bitcube/io/safetensors.hpp"
 #include "bitcube/numeric/convert.hpp"
+#include "bitcube/report/page.hpp"
 #include "commands.hpp"
+#include "diff_arguments.hpp"
 #include "operand_file.hpp"
 #include "postprocess_arguments.hpp"
 #include "quantize_arguments.hpp"
@@ -14,21 +16,9 @@
 namespace bitcube::cli {
 namespace {
 
-struct Options {
-  std::string golden;
-  std::string dut;
-  std::string format;
-  std::string shape;
-  std::vector<std::string> scales;  // of GOLDEN, of DUT
-  std::int64_t axis = -1;
-  std::string layout;
-  std::string name;
+constexpr const char* kQuantized = "GOLDEN is a quantised tensor (in diff also --profile, --scale RULE, --round)";
 
-  std::string from_array;
-  std::string from;
-  std::string to;
-  std::string source;
-  std::string source_type;
+struct Options : DiffArguments {
   bool tensor_scale = false;
   OperandArguments a;
   OperandArguments b;
@@ -46,7 +36,6 @@ struct Options {
   std::size_t worst = 5;
   bool no_diagnosis = false;
   bool list = false;
-  unsigned threads = 0;
 };
 
 /// What the inputs refer to.
@@ -638,17 +627,79 @@ Expected<Exit> run(const Options& options, const Console& console) {
     if (!golden) return golden.error();
     const auto dut = tensor_names(options.dut);
     if (!dut) return dut.error();
-    if (golden->size() != 1 || dut->size() != 1) return run_checkpoints(options, console, *golden, *dut);
+    if (golden->size() != 1 || dut->size() != 1) {
+      if (options.report.empty()) return run_checkpoints(options, console, *golden, *dut);
+      return Error{fmt::format("{}: a report is of one tensor; say which with --name", options.golden)};
+    }
   }
+  std::optional<OutputFile> page;
+  if (!options.report.empty()) {
+    const std::string paths[] = {options.golden,     options.dut,    options.a.path, options.b.path,
+                                 options.from_array, options.source, options.bias,   options.c};
+    auto created = create_output(options.report, paths);
+    if (!created) return created.error();
+    page = std::move(*created);
+  }
+  const auto date = date_of(options.date);
+  if (!date) return date.error();
   const auto result = compare_files(options, console);
   if (!result) return result.error();
   const auto printed = console.json() ? console.print(json_of(*result, options.golden, options.dut) + "\n")
                                       : console.print(text_of(document_of(*result, options.golden, options.dut)));
   if (!printed) return printed.error();
+  if (page) {
+    const std::string title =
+        options.title.empty() ? fmt::format("{} against {}", options.dut, options.golden) : options.title;
+    const report::PageHead head{.title = title,
+                                .command = options.invocation,
+                                .date = *date,
+                                .inputs = {{"GOLDEN", options.golden}, {"DUT", options.dut}}};
+    if (auto written = page->append(report::comparison_page(head, *result)); !written) return written.error();
+    if (auto committed = page->commit(); !committed) return committed.error();
+  }
   return result->passes() ? Exit::success : Exit::differences;
 }
 
 }  // namespace
+
+void DiffArguments::add_to(CLI::App& command, const std::string& group) {
+  const auto option = [&](const char* long_name, std::string& variable, const char* help, const char* type,
+                          const char* of) {
+    command.add_option(long_name, variable, help)->type_name(type)->group(of);
+  };
+  command
+      .add_option("-f,--format", format,
+                  "What the words are: a number format, or a block format with --scales or --source")
+      ->type_name("TYPE")
+      ->group(group);
+  command.add_option("--shape", shape, "Shape of a raw file, in lanes; default: that of the inputs, or one line")
+      ->type_name("784x256")
+      ->group(group);
+  command.add_option("--scales", scales, "Scale arrays of GOLDEN and of DUT, the groups of a line beside each other")
+      ->type_name("G D")
+      ->expected(2)
+      ->group(group);
+  command.add_option("--axis", axis, "The axis along which groups lie; default: -1, the last")->type_name("N");
+  command.add_option("--layout", layout, "The layout in which DUT is stored; it is undone first")
+      ->type_name("NZ|ZN|CUBE_M16|CUBE_M32|CUBE_N8|ColumnMajor")
+      ->group(group);
+  command.add_option("--name", name, "The tensor in .safetensors files that have several")
+      ->type_name("NAME")
+      ->group(group);
+
+  constexpr const char* kConverted = "GOLDEN is a conversion";
+  option("--from-array", from_array, "What was converted", "X.npy", kConverted);
+  option("--from", from, "Its format; default: what its dtype says", "TYPE", kConverted);
+  option("--to", to, "The destination; default: --format", "TYPE", kConverted);
+  option("--source", source, "What was quantised", "X.npy", kQuantized);
+  option("--source-type", source_type, "Its elements are codes of this format", "TYPE", kQuantized);
+}
+
+Expected<Exit> report_diff(const DiffArguments& arguments, const Console& console) {
+  Options options;
+  static_cast<DiffArguments&>(options) = arguments;
+  return run(options, console);
+}
 
 void add_diff(CLI::App& root, const Console& console, Action& action) {
   CLI::App& command = *root.add_subcommand("diff", "Compare two results bit for bit, and say why they differ");
@@ -663,32 +714,9 @@ void add_diff(CLI::App& root, const Console& console, Action& action) {
                   "The right result: .npy, FILE:DTYPE:SHAPE, a raw .bin with --format, or what bitcube quantize wrote")
       ->type_name(file);
   command.add_option("DUT", options->dut, "The result to judge, in the same form")->type_name(file);
-  command
-      .add_option("-f,--format", options->format,
-                  "What the words are: a number format, or a block format with --scales or --source")
-      ->type_name("TYPE");
-  command
-      .add_option("--shape", options->shape, "Shape of a raw file, in lanes; default: that of the inputs, or one line")
-      ->type_name("784x256");
-  command
-      .add_option("--scales", options->scales,
-                  "Scale arrays of GOLDEN and of DUT, the groups of a line beside each other")
-      ->type_name("G D")
-      ->expected(2);
-  command.add_option("--axis", options->axis, "The axis along which groups lie; default: -1, the last")->type_name("N");
-  command.add_option("--layout", options->layout, "The layout in which DUT is stored; it is undone first")
-      ->type_name("NZ|ZN|CUBE_M16|CUBE_M32|CUBE_N8|ColumnMajor");
-  command.add_option("--name", options->name, "The tensor in .safetensors files that have several")->type_name("NAME");
-
-  const char* const converted = "GOLDEN is a conversion";
-  option("--from-array", options->from_array, "What was converted", "X.npy", converted);
-  option("--from", options->from, "Its format; default: what its dtype says", "TYPE", converted);
-  option("--to", options->to, "The destination; default: --format", "TYPE", converted);
-  const char* const quantized = "GOLDEN is a quantised tensor (also --profile, --scale RULE, --round)";
-  option("--source", options->source, "What was quantised", "X.npy", quantized);
-  option("--source-type", options->source_type, "Its elements are codes of this format", "TYPE", quantized);
+  options->DiffArguments::add_to(command);
   command.add_flag("--tensor-scale", options->tensor_scale, "nvfp4: with an FP32 scale of the whole tensor")
-      ->group(quantized);
+      ->group(kQuantized);
   const char* const product = "GOLDEN is a product, with the options of bitcube matmul";
   option("--a", options->a.path, "M x K, as in bitcube matmul", "A.npy|A.safetensors", product);
   option("--b", options->b.path, "K x N", "B.npy|B.safetensors", product);
@@ -713,6 +741,8 @@ void add_diff(CLI::App& root, const Console& console, Action& action) {
       ->check(whole_number(10000));
   command.add_flag("--no-diagnosis", options->no_diagnosis, "Only compare");
   command.add_flag("--list", options->list, "List the hypotheses");
+  command.add_option("--report", options->report, "Also write a page with pictures (see bitcube report)")
+      ->type_name("REPORT.html");
   add_threads(command, options->threads);
   add_json(command);
   add_examples(command,
@@ -722,6 +752,7 @@ void add_diff(CLI::App& root, const Console& console, Action& action) {
                "  bitcube diff D.npy dut.npy --a X.safetensors --b W.safetensors --bias b.npy --relu");
   command.callback([=, &console, &action, &command] {
     options->profile_given = command.count("--profile") != 0;
+    options->invocation = command_line(command);
     for (const char* const name : {"--bias", "--c", "--accumulate", "--a-type", "--b-type", "--a-scales", "--b-scales",
                                    "--a-name", "--b-name", "--pre-quant", "--scale", "--offset", "--quant-params",
                                    "--relu", "--relu-param", "--round", "--sat", "--profile"}) {

@@ -101,8 +101,8 @@ int run(std::vector<std::string> arguments, const Console& console) {
                "  bitcube COMMAND --help                 options and examples of a command");
   Action action;
   for (const auto add : {add_formats, add_convert, add_quantize, add_dequantize, add_inspect, add_matmul,
-                         add_postprocess, add_diff, add_demo, add_conform, add_vectors, add_gen, add_study, add_explain,
-                         add_asm, add_disasm, add_run, add_completion}) {
+                         add_postprocess, add_diff, add_report, add_demo, add_conform, add_vectors, add_gen, add_study,
+                         add_explain, add_asm, add_disasm, add_run, add_completion}) {
     add(root, console, action);
   }
 

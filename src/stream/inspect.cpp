@@ -188,6 +188,9 @@ const SafetensorsMetadata& TensorFiles::metadata() const noexcept {
 const std::vector<std::string>& TensorFiles::warnings() const noexcept {
   return impl_->warnings;
 }
+Expected<TensorFiles::Read> TensorFiles::reader(std::size_t tensor) const {
+  return guarded("read", [&] { return impl_->read_part(tensor, 0); });
+}
 
 struct Comparer {
   const TensorFiles::Impl& file;
