@@ -197,6 +197,8 @@ Expected<Exit> run_bundles(const BundleArguments& o, const Console& console) {
   if (!options) return options.error();
   const auto generator = stimulus::BundleGenerator::make(*options);
   if (!generator) return as_option(generator.error());
+  // Of readmemh this is what the names begin with, and no file.
+  if (auto ok = check_output(o.output, {}); !ok) return ok.error();
   std::vector<OutputFile> files;
   for (const std::string_view suffix : (*format)->suffixes) {
     auto file = create_output(o.output + std::string(suffix), {});
