@@ -1,6 +1,7 @@
 // bitcube gen: constrained-random stimulus for verification.
 #include <algorithm>
 
+#include "bitcube/program/program.hpp"
 #include "bitcube/stimulus/elements.hpp"
 #include "bitcube/stimulus/write.hpp"
 #include "commands.hpp"
@@ -218,6 +219,11 @@ Expected<Exit> run_bundles(const BundleArguments& o, const Console& console) {
   if (!covered) return covered.error();
   if (auto written = coverage->write(o, console, *covered); !written) return written.error();
   if (auto done = commit(files, *coverage); !done) return done.error();
+  if ((*format)->format == stimulus::BundleFormat::assembly && files[0].size() > program::longest_text) {
+    console.note(
+        fmt::format("{}: {} bytes of text, but bitcube run takes {} at most; make parts with --first and --count",
+                    o.output, files[0].size(), program::longest_text));
+  }
   if (auto told = summary(o, console, o.count, "bundles", clock.seconds()); !told) return told.error();
   return Exit::success;
 }

@@ -72,6 +72,29 @@ TEST(Gen, ListRules) {
   EXPECT_EQ(json.json()[0]["rule"], "A1");
 }
 
+TEST(Gen, SaysWhenAProgramIsTooLongToRun) {
+  const TempDir dir;
+  const std::string file = dir / "s.s";
+  const Outcome long_one = run({"gen", "bundle", "--count", "10000", "-o", file});
+  EXPECT_EQ(long_one.exit, 0);
+  EXPECT_GT(std::filesystem::file_size(file), 64U << 20);
+  EXPECT_NE(long_one.err.find("bitcube run takes 67108864 at most; make parts with --first and --count"),
+            std::string::npos)
+      << long_one.err;
+  EXPECT_TRUE(refuses({"run", file}, "a program has at most 67108864"));
+  // Words are not for `run`.
+  EXPECT_TRUE(succeeds(run({"gen", "bundle", "--count", "10", "--format", "words", "-o", file})));
+}
+
+TEST(Gen, PostprocessRowsOfS4AreKnownDifferences) {
+  const TempDir dir;
+  const std::string post = dir / "post.csv";
+  EXPECT_TRUE(succeeds(run({"gen", "postprocess", "--mode", "REQ4", "--count", "500", "-o", post})));
+  const Outcome checked = run({"conform", post, "--profile", "pto"});
+  EXPECT_TRUE(succeeds(checked));
+  EXPECT_NE(checked.out.find("  s4x2-sign-extension "), std::string::npos) << checked.out;
+}
+
 TEST(Gen, Refuses) {
   const TempDir dir;
   const std::string out = dir / "x";
