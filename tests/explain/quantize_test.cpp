@@ -159,7 +159,9 @@ TEST(ExplainQuantize, RefusesWhatIsNotThere) {
   const std::vector<uint64> first{0};
   EXPECT_FALSE(explain_quantize(bytes, bf16, shape, 0, {}, outside));
   EXPECT_FALSE(explain_quantize(bytes, bf16, shape, 0, {}, deep));
-  EXPECT_FALSE(explain_quantize(bytes, bf16, shape, 1, {}, first));
+  const auto no_axis = explain_quantize(bytes, bf16, shape, 1, {}, first);
+  ASSERT_FALSE(no_axis);
+  EXPECT_EQ(no_axis.error().message, "axis 1 is outside of an array with 1 dimension");
   EXPECT_FALSE(explain_quantize(bytes, fp32, shape, 0, {}, first));
   EXPECT_FALSE(explain_quantize(bytes, bf16, shape, 0, {.tensor_scale = true}, first));
 }
