@@ -280,6 +280,9 @@ TEST_F(ReportProgram, TwoResults) {
   EXPECT_EQ(without_command(other), without_command(text));
   EXPECT_NE(other.find("<span>diff</span>"), std::string::npos);
 
+  // 1.5 and -1.5 are 2 * 0x3FC00000 apart.
+  EXPECT_NE(text.find("up to 2,139,095,040 ulp"), std::string::npos);
+
   EXPECT_TRUE(succeeds(run({"diff", path("g.npy"), path("g.npy"), "--report", path("s.html")})));
   EXPECT_NE(read_text(path("s.html")).find("the same bits"), std::string::npos);
   EXPECT_TRUE(refuses({"report", "--golden", path("g.npy"), "-o", path("r.html")}, "give both"));
