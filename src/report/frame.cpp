@@ -78,6 +78,7 @@ th,td{padding:.2rem .6rem;text-align:left;vertical-align:top;white-space:nowrap;
 thead th{position:sticky;top:0;background:var(--soft)}
 tbody th{position:sticky;left:0;background:var(--panel)}
 th bdi{display:block;width:max-content;max-width:min(24rem,36vw);white-space:normal;overflow-wrap:anywhere}
+figure th bdi{max-width:min(9rem,36vw)}
 th{font-weight:600}
 .n{text-align:right}
 footer{margin:3rem 0 1rem;color:var(--muted)}

@@ -457,7 +457,7 @@ class TensorPage {
       // At least nine columns, so that few exponents are no walls.
       const int from = lowest - std::max(0, 8 - (highest - lowest)) / 2;
       const int to = std::max(highest, from + 8);
-      const int every = (to - from) / 9 + 1;
+      const int every = (to - from) / 6 + 1;
       for (int exponent = from; exponent <= to; ++exponent) {
         const auto found = s.exponents.find(exponent);
         chart.columns.push_back({found == s.exponents.end() ? 0 : found->second});
