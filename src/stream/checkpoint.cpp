@@ -19,6 +19,7 @@
 #include "elements.hpp"
 #include "fingerprint.hpp"
 #include "guarded.hpp"
+#include "quote_text.hpp"
 #include "selection.hpp"
 
 namespace bitcube::stream {
