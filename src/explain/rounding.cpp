@@ -88,8 +88,6 @@ std::string binary(uint128 value) {
   return digits.empty() ? "0" : digits;
 }
 
-constexpr std::string_view exact_decision = "the value is one of the destination's: no mode decides anything";
-
 /// E8M0 rounds log2 of the value to an integer (numerics 7.2), so its neighbours are the lower and the higher exponent.
 bool rounds_log2(const Rounding& c) noexcept {
   return c.to->layout == Layout::exponent;
@@ -117,7 +115,7 @@ std::string_view log2_meaning(Mode mode) noexcept {
 /// Why the mode takes the exponent that it takes.
 std::string log2_decision_text(const Rounding& c) {
   const EncodeSteps& s = c.steps;
-  if (s.cut.remainder == Remainder::exact) return std::string(exact_decision);
+  if (s.cut.remainder == Remainder::exact) return "log2 is an integer: no mode decides anything";
   const std::string taken = fmt::format("the {} one, {}", s.away ? "higher" : "lower", s.quantum + (s.away ? 1 : 0));
   switch (c.control.rounding) {
     case Mode::rtz:
@@ -141,7 +139,7 @@ std::string log2_decision_text(const Rounding& c) {
 std::string decision_text(const Rounding& c) {
   const EncodeSteps& s = c.steps;
   const bool negative = c.x.negative;
-  if (s.cut.remainder == Remainder::exact) return std::string(exact_decision);
+  if (s.cut.remainder == Remainder::exact) return "nothing is cut off: no mode decides anything";
   const bool tie = s.cut.remainder == Remainder::half;
   const std::string_view taken = s.away ? "the one away from zero" : "the one toward zero";
   const std::string parity =

@@ -266,6 +266,7 @@ TEST(ExplainConvert, ModesOfE8M0ActOnLog2) {
   EXPECT_EQ(fact(up, "Rounding", "decision"), "log2 toward zero; it is negative: the higher one, 0");
   EXPECT_EQ(fact(explained("0.75", e8m0, {.rounding = Rounding::rtm}), "Rounding", "decision"),
             "log2 toward minus infinity: the lower one, -1");
+  EXPECT_EQ(fact(explained("0.5", e8m0), "Rounding", "decision"), "log2 is an integer: no mode decides anything");
 }
 
 // numerics 1.3: HiF8 and integers have one zero; numerics 6.3: so does E4M3 under `pto`.
@@ -286,6 +287,7 @@ TEST(ExplainConvert, ZeroNeighboursHaveTheSignOfTheirCode) {
 TEST(ExplainConvert, BelowTheRangeOfAnUnsignedInteger) {
   const Document d = explained("-1", format_of(DataType::u8));
   EXPECT_EQ(fact(d, "Destination", "smallest"), "0 | 0x00");
+  EXPECT_EQ(fact(d, "Rounding", "decision"), "nothing is cut off: no mode decides anything");  // -1 is no value of U8
   EXPECT_EQ(fact(d, "Range", "test"), "overflow | the rounded value is below the smallest of the range");
   EXPECT_EQ(fact(d, "Flags", "UF"), "- | integers do not underflow");
   EXPECT_EQ(fact(explained("300", s8), "Range", "test"),
