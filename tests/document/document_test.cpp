@@ -98,7 +98,19 @@ TEST(Document, WideTablesOfNumbersAreFolded) {
                 y + "\n");
 }
 
+TEST(Document, FoldedLinesAreAboutEquallyWide) {
+  const std::string x(30, '1');
+  const std::string gap(31, ' ');
+  EXPECT_EQ(
+      text_of_section({.title = "s", .tables = {{"", {"a", "b", "c", "d"}, {{x, x, x, x}}}}}),
+      "t\n\n1  s\n   a" + gap + "b\n         c" + gap + "d\n   " + x + "  " + x + "\n         " + x + "  " + x + "\n");
+}
+
 TEST(Document, LongNamesAndWordsOfFactsStayInHundredColumns) {
+  const std::string value(40, 'v');
+  const std::string word(60, 'w');
+  EXPECT_EQ(text_of_section({.title = "s", .facts = {{"a", value, word}}}),
+            "t\n\n1  s\n   a  " + value + "\n        " + word + "\n");
   const std::string name(60, 'n');
   const std::string bits(64, '1');
   EXPECT_EQ(text_of_section({.title = "s", .facts = {{"a", "1", "why"}, {name, bits, "so"}}}),
