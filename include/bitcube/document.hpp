@@ -37,8 +37,9 @@ struct Document {
   std::vector<Fact> results{};  // the last lines of the text; of an explanation the last one is the result
 };
 
-/// Numbered sections, for a terminal of 100 columns: remarks and sentences of facts are wrapped there, tables are as
-/// wide as their cells.
+/// Numbered sections, for a terminal of 100 columns: only a single word may be wider. Sentences are wrapped, and so are
+/// the cells of a table that are sentences; where that does not do, each row of the table is folded over several lines,
+/// its header likewise.
 std::string text_of(const Document& document);
 
 /// An object with the members title, sections and results. Sections have title, clause, facts, tables and remarks;

@@ -76,6 +76,9 @@ TEST(ExplainQuantize, LastResultIsQuantizeOverAllFormats) {
                       (options.format->element->lane_bits + 3) / 4);
       ASSERT_TRUE(document->results.back().value.starts_with(expected))
           << document->title << ": " << document->results.back().value << ", expected " << expected;
+      if (n == 0) {
+        ASSERT_EQ(test::too_wide(text_of(*document)), "") << document->title;
+      }
     }
   }
 }
