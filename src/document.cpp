@@ -49,7 +49,9 @@ std::string facts_text(const std::vector<Fact>& facts, std::size_t indent) {
   for (const Fact& fact : facts) {
     const std::size_t at = indent + names + 2;
     out += std::string(indent, ' ') + fact.name + std::string(names - text_width(fact.name) + 2, ' ');
-    if (fact.remark.empty()) {
+    if (fact.verbatim) {
+      out += fact.value;
+    } else if (fact.remark.empty()) {
       out += wrapped(fact.value, at);
     } else {
       const std::size_t width = text_width(fact.value);
