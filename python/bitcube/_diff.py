@@ -121,13 +121,13 @@ def diff(golden: Any, dut: Any, format: Optional[str] = None, *, shape: Optional
     }
     product = a is not None or b is not None
     _only_with("a and b", product, bias=bias, c=c, a_type=a_type, b_type=b_type, a_scales=a_scales, b_scales=b_scales,
-               scale=scale, offset=offset, shift=shift, quant_params=quant_params, relu=relu or None,
-               relu_param=relu_param, accumulate=None if accumulate == "fma" else accumulate,
-               pre_quant=None if pre_quant == "NoQuant" else pre_quant)
+               scale=scale, offset=offset, shift=shift, quant_params=quant_params, relu=_unless(relu, False),
+               relu_param=relu_param, accumulate=_unless(accumulate, "fma"),
+               pre_quant=_unless(pre_quant, "NoQuant"))
     _only_with("from_array", from_array is not None, from_=from_)
     _only_with("source", source is not None, source_type=source_type)
-    _only_with("from_array, or a and b", product or from_array is not None, rounding=rounding, saturate=saturate or None,
-               profile=None if profile == "pto" else profile)
+    _only_with("from_array, or a and b", product or from_array is not None, rounding=rounding,
+               saturate=_unless(saturate, False), profile=_unless(profile, "pto"))
     if (from_array is not None) + (source is not None) + product > 1:
         raise ValueError("from_array, source, and a with b say how golden was made; give those of one")
     if isinstance(golden, QuantizedTensor) != isinstance(dut, QuantizedTensor):
@@ -172,6 +172,10 @@ def diff(golden: Any, dut: Any, format: Optional[str] = None, *, shape: Optional
     return _difference(_bitcube.diff(golden_words, wrong[0], name, lanes, conversion, settings))
 
 
+def _unless(value: Any, default: Any) -> Any:
+    return None if isinstance(value, type(default)) and value == default else value
+
+
 def _only_with(what: str, given: bool, **arguments: Any) -> None:
     for name, value in arguments.items():
         if value is not None and not given:
@@ -185,6 +189,8 @@ def _source(source: Any, source_type: Optional[str], golden: QuantizedTensor, th
         wanted = golden.source
     array, dtype = words(source, "source")
     if dtype.startswith("uint"):
+        if source_type is None and format_named("source_type", wanted).carrier_bits != 8 * array.itemsize:
+            wanted = None
         return typed(source, "source", wanted, "source_type")
     stored = typed(source, "source", None)[1]
     to = format_named("source_type", wanted)
