@@ -65,11 +65,11 @@ std::string facts_text(const std::vector<Fact>& facts, std::size_t indent) {
   std::string out;
   for (const Fact& fact : facts) {
     const std::size_t name = text_width(fact.name);
-    const bool beside = name <= names && at + longest_word(fact.value) <= columns;
+    const bool beside = name <= names && (fact.verbatim || at + longest_word(fact.value) <= columns);
     const std::size_t start = beside ? at : indent + 2;
     out += std::string(indent, ' ') + wrapped(fact.name, indent);
     out += beside ? std::string(names - name + 2, ' ') : line_at(start);
-    out += wrapped(fact.value, start);
+    out += fact.verbatim ? fact.value : wrapped(fact.value, start);
     if (!fact.remark.empty()) {
       const std::size_t width = text_width(fact.value);
       const std::size_t remark = start + 2 + std::max(width, values);

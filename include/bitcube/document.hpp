@@ -11,7 +11,8 @@ namespace bitcube {
 struct Fact {
   std::string name;
   std::string value;
-  std::string remark{};  // or empty
+  std::string remark{};   // or empty
+  bool verbatim = false;  // the value is a command: it stays in one line
 };
 
 /// Rows have as many cells as the header, or fewer.

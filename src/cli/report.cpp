@@ -218,7 +218,8 @@ Expected<Exit> run(const Options& options, const Console& console) {
   return Exit::success;
 }
 
-/// An argument as a shell takes it.
+}  // namespace
+
 std::string shell_word(const std::string& text) {
   constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,:=+@%";
   if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) return text;
@@ -226,8 +227,6 @@ std::string shell_word(const std::string& text) {
   for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
 }
-
-}  // namespace
 
 std::string command_line(const CLI::App& command) {
   std::string out = "bitcube " + command.get_name();
