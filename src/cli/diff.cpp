@@ -821,7 +821,7 @@ void add_diff(CLI::App& root, const Console& console, Action& action) {
       options->given.emplace_back(name);
       options->choices += fmt::format(" {}", name);
       if (given.get_expected_min() == 0) continue;
-      for (const std::string& value : given.results()) options->choices += " " + shell_word(value);
+      for (const std::string& value : given.results()) options->choices += fmt::format(" {}", shell_word(value));
     }
     action = [=, &console] { return run(*options, console); };
   });
