@@ -25,8 +25,8 @@ deb: export SOURCE_DATE_EPOCH := $(shell tools/source-date)
 deb: bootstrap
 	@cmake --preset release -B build-deb -DBITCUBE_TESTS=OFF -DCMAKE_INSTALL_PREFIX=/usr \
 	  -DCMAKE_C_FLAGS=-ffile-prefix-map=$(CURDIR)=. -DCMAKE_CXX_FLAGS=-ffile-prefix-map=$(CURDIR)=. $(CMAKE_FLAGS)
-	@cmake --build build-deb -j $(JOBS)
-	@cd build-deb && cpack
+	@umask 022 && cmake --build build-deb -j $(JOBS)
+	@umask 022 && cd build-deb && cpack
 
 # Two builds in two folders, compared byte for byte; ten minutes or more.
 test-reproducible: bootstrap
