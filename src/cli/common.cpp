@@ -201,6 +201,9 @@ Json number_json(double number) {
 }
 
 Expected<void> check_output(const std::string& path, std::span<const std::string> inputs) {
+  if (path == "-") {
+    return Error{"-: standard output has the results in text; name a file (./- for a file of that name)"};
+  }
   for (const std::string& text : inputs) {
     const std::string input = array_path(text);
     std::error_code ignored;

@@ -121,7 +121,7 @@ Json number_json(double number);
 
 // ---- Files
 
-/// Errors: one of the inputs is the same file, or standard output goes there. Inputs may be FILE:DTYPE:SHAPE.
+/// Errors: the path is "-", or that of an input or of standard output. Inputs may be FILE:DTYPE:SHAPE.
 Expected<void> check_output(const std::string& path, std::span<const std::string> inputs);
 /// Says where the bits of BF16 are, if the array that is written has them.
 void note_bf16(const Console& console, const Format& format);

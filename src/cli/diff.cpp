@@ -1,11 +1,15 @@
 // bitcube diff: how two results differ, and why.
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <ranges>
 
 #include "bitcube/compare/diff.hpp"
 #include "bitcube/cube/matmul.hpp"
 #include "bitcube/io/packed.hpp"
 #include "bitcube/io/safetensors.hpp"
 #include "bitcube/numeric/convert.hpp"
+#include "bitcube/quantize/convert_array.hpp"
 #include "bitcube/report/page.hpp"
 #include "commands.hpp"
 #include "diff_arguments.hpp"
@@ -27,7 +31,8 @@ struct Options : DiffArguments {
   std::string accumulate{accumulation_profiles.front().name};
   PostprocessArguments postprocess;
   bool profile_given = false;
-  std::string choices;  // how the product or the conversion is made, as the command line says it
+  std::vector<std::string> given;  // options of how GOLDEN was made
+  std::string choices;             // how the product or the conversion is made, as the command line says it
 
   std::optional<uint64> ulps;
   std::optional<double> relative;
@@ -46,6 +51,8 @@ struct Files {
   std::vector<QuantizedTensor> packed;
   std::vector<std::vector<std::byte>> rows;  // what a layout was undone of
   std::optional<NpyArray> source;
+  std::vector<std::byte> rounded;  // the source, where --source-type asks for it
+  std::string source_type;
   std::optional<OperandFile> a;
   std::optional<OperandFile> b;
   std::vector<std::uint32_t> c;
@@ -135,6 +142,10 @@ Expected<ComparedPart> part_of(const Options& options, std::string name, PartRol
                                format.carrier_bits)};
     }
   }
+  if (golden.dtype && dut.dtype && *golden.dtype != *dut.dtype && options.format.empty() && options.to.empty()) {
+    return Error{fmt::format("{} has {} elements, but {} has {}; say with --format what both are", options.golden,
+                             dtype_name(*golden.dtype), options.dut, dtype_name(*dut.dtype))};
+  }
   if (golden.dtype && dut.dtype && golden.shape != dut.shape) {
     return Error{fmt::format("{} is {}, but {} is {}: only arrays of one shape can be compared", options.golden,
                              shape_text(golden.shape), options.dut, shape_text(dut.shape))};
@@ -222,18 +233,24 @@ Expected<void> load_source(const Options& options, Files& files, const BlockForm
   auto array = read_array(options.source);
   if (!array) return array.error();
   files.source = std::move(*array);
-  q.source = native_format(files.source->dtype);
-  if (files.source->dtype == DType::kU16) q.source = &bf16;
-  if (!options.source_type.empty()) {
-    const auto type = look_up_format("--source-type", options.source_type);
-    if (!type) return type.error();
-    q.source = *type;
+  arguments.input = options.source;
+  arguments.source_type = options.source_type;
+  // A packed file says what it was quantised from; an array of another type was rounded to that first.
+  const bool recorded = options.source_type.empty() && packed != nullptr;
+  if (recorded) arguments.source_type = packed->source->name;
+  const auto input = describe_input(*files.source, arguments);
+  if (!input) return Error{"--source: " + input.error().message};
+  q.source = input->source.stored;
+  q.words = files.source->payload();
+  if (input->source.rounded != nullptr) {
+    auto rounded = convert_array(q.words, *q.source, *input->source.rounded, {}, {.threads = options.threads});
+    if (!rounded) return Error{"--source: " + rounded.error().message};
+    files.rounded = std::move(rounded->words);
+    q.words = files.rounded;
+    q.source = input->source.rounded;
   }
-  if (q.source == nullptr || !is_quantize_source(*q.source) ||
-      q.source->carrier_bits != 8 * dtype_size(files.source->dtype)) {
-    return Error{fmt::format("--source: {}: {} elements are no floats to quantise; --source-type says what codes are",
-                             options.source, dtype_name(files.source->dtype))};
-  }
+  const auto plain = describe_input(*files.source, QuantizeArguments{});
+  if (!plain || plain->source.stored != q.source) files.source_type = q.source->name;
   q.shape = files.source->shape;
   if (packed != nullptr) {
     // What the file says is what made it, unless the command line says otherwise.
@@ -253,7 +270,6 @@ Expected<void> load_source(const Options& options, Files& files, const BlockForm
     axis = *resolved_axis;
   }
   q.axis = axis;
-  q.words = files.source->payload();
   inputs.quantization = std::move(q);
   return {};
 }
@@ -289,8 +305,12 @@ Expected<void> load_block(const Options& options, Files& files, const BlockForma
   scale_shape.back() = format.groups(scale_shape.back());
   const auto golden_scales = load(options.scales[0], options.name, files);
   if (!golden_scales) return golden_scales.error();
-  const auto dut_scales = load(options.scales[1], options.name, files);
+  auto dut_scales = load(options.scales[1], options.name, files);
   if (!dut_scales) return dut_scales.error();
+  // Transposed, and its shape says so: its words are compared as they lie.
+  const auto& right = golden_scales->shape;
+  const bool exchanged = right.size() == 2 && dut_scales->shape == std::vector<uint64>{right[1], right[0]};
+  if (exchanged && !std::ranges::equal(golden_scales->bytes, dut_scales->bytes)) dut_scales->shape = right;
   Options of_scales = options;
   of_scales.golden = options.scales[0];
   of_scales.dut = options.scales[1];
@@ -301,6 +321,9 @@ Expected<void> load_block(const Options& options, Files& files, const BlockForma
 }
 
 Expected<const Format*> load_conversion(const Options& options, Files& files, DiffInputs& inputs) {
+  if (options.to.empty() && options.format.empty()) {
+    return Error{"--to is missing: say to which format the words of --from-array were converted"};
+  }
   auto array = read_array(options.from_array);
   if (!array) return array.error();
   files.source = std::move(*array);
@@ -410,7 +433,8 @@ Expected<void> load_plain(const Options& options, Files& files, const Format* fo
 }
 
 /// Where the first mismatch is explained.
-std::string explain_command(const Options& options, const DiffInputs& inputs, const Diff& diff, std::size_t axis) {
+std::string explain_command(const Options& options, const Files& files, const DiffInputs& inputs, const Diff& diff,
+                            std::size_t axis) {
   const auto differs =
       std::find_if(diff.parts.begin(), diff.parts.end(), [](const Comparison& c) { return !c.first.empty(); });
   if (differs == diff.parts.end()) return {};
@@ -427,11 +451,11 @@ std::string explain_command(const Options& options, const DiffInputs& inputs, co
     if (differs->role == PartRole::scales) lane *= inputs.quantization->options.format->group;
     at.pop_back();
     at.insert(at.begin() + static_cast<std::ptrdiff_t>(axis), lane);
-    std::string text = fmt::format("bitcube explain quantize {} --at {} --format {}", options.source,
+    std::string text = fmt::format("bitcube explain quantize {} --at {} --format {}", shell_word(options.source),
                                    fmt::join(at, ","), inputs.quantization->options.format->name);
     const QuantizeOptions& q = inputs.quantization->options;
     if (axis + 1 != inputs.quantization->shape.size()) text += fmt::format(" --axis {}", axis);
-    if (!options.source_type.empty()) text += " --source-type " + options.source_type;
+    if (!files.source_type.empty()) text += " --source-type " + files.source_type;
     if (q.format->is_hif4() && q.profile != &hif4_profiles[0]) text += fmt::format(" --profile {}", q.profile->name);
     if (q.format->is_mx() && q.scale_rule != &scale_rules[0]) text += fmt::format(" --scale {}", q.scale_rule->name);
     if (!q.format->is_hif4() && q.rounding != Rounding::rne) text += fmt::format(" --round {}", name_of(q.rounding));
@@ -439,8 +463,8 @@ std::string explain_command(const Options& options, const DiffInputs& inputs, co
     return text;
   }
   if (inputs.product) {
-    return fmt::format("bitcube explain matmul {} {} --at {}{}", options.a.path, options.b.path, fmt::join(m.at, ","),
-                       options.choices);
+    return fmt::format("bitcube explain matmul {} {} --at {}{}", shell_word(options.a.path), shell_word(options.b.path),
+                       fmt::join(m.at, ","), options.choices);
   }
   return {};
 }
@@ -461,6 +485,41 @@ Expected<Exit> list(const Console& console) {
   return Exit::success;
 }
 
+/// What says how GOLDEN was made needs what it was made from.
+Expected<void> check_given(const Options& options) {
+  const bool conversion = !options.from_array.empty();
+  const bool quantized = !options.source.empty();
+  const bool product = !options.a.path.empty() || !options.b.path.empty();
+  for (const auto& [name, value] : {std::pair{"--from", &options.from}, std::pair{"--to", &options.to}}) {
+    if (!value->empty() && !conversion) return Error{fmt::format("{}: there is no --from-array to convert", name)};
+  }
+  if (!options.source_type.empty() && !quantized) return Error{"--source-type: there is no --source to quantise"};
+  if (options.tensor_scale && !quantized) return Error{"--tensor-scale: there is no --source to quantise"};
+  for (const std::string& name : options.given) {
+    const bool for_all = name == "--round" || name == "--profile";
+    if (product || (quantized && (for_all || name == "--scale"))) continue;
+    if (conversion && (for_all || name == "--sat")) continue;
+    return Error{fmt::format("{}: {}", name,
+                             for_all             ? "there is no --from-array, --source, or --a and --b that takes it"
+                             : name == "--scale" ? "there is no --source, or --a and --b that takes it"
+                             : name == "--sat"   ? "there is no --from-array, or --a and --b that takes it"
+                                                 : "there is no product of --a and --b that takes it")};
+  }
+  return {};
+}
+
+/// A tolerance.
+CLI::Validator finite_number() {
+  return {[](const std::string& text) {
+            double value = 0;
+            const char* end = text.data() + text.size();
+            const auto parsed = std::from_chars(text.data(), end, value);
+            const bool ok = parsed.ec == std::errc() && parsed.ptr == end && std::isfinite(value) && value >= 0;
+            return ok ? std::string() : fmt::format("'{}' is no finite number from 0", text);
+          },
+          ""};
+}
+
 /// Loads what the command line names, and compares it.
 Expected<Diff> compare_files(const Options& options, const Console& console) {
   if (!options.scales.empty() && options.scales.size() != 2)
@@ -472,6 +531,7 @@ Expected<Diff> compare_files(const Options& options, const Console& console) {
         "--from-array, --source, and --a with --b say how GOLDEN was made: by a conversion, a quantisation or a "
         "product; give those of one"};
   }
+  if (auto ok = check_given(options); !ok) return ok.error();
   Files files;
   files.arrays.reserve(4);
   files.raw.reserve(4);
@@ -550,7 +610,7 @@ Expected<Diff> compare_files(const Options& options, const Console& console) {
   settings.diagnose = !options.no_diagnosis;
   auto result = diff(inputs, settings);
   if (!result) return result.error();
-  result->explain_command = explain_command(options, inputs, *result, axis);
+  result->explain_command = explain_command(options, files, inputs, *result, axis);
   return result;
 }
 
@@ -692,7 +752,8 @@ void DiffArguments::add_to(CLI::App& command, const std::string& group) {
   option("--from", from, "Its format; default: what its dtype says", "TYPE", kConverted);
   option("--to", to, "The destination; default: --format", "TYPE", kConverted);
   option("--source", source, "What was quantised", "X.npy", kQuantized);
-  option("--source-type", source_type, "Its elements are codes of this format", "TYPE", kQuantized);
+  option("--source-type", source_type, "As in bitcube quantize: rounded to it first, or codes of it", "TYPE",
+         kQuantized);
 }
 
 Expected<Exit> report_diff(const DiffArguments& arguments, const Console& console) {
@@ -730,9 +791,8 @@ void add_diff(CLI::App& root, const Console& console, Action& action) {
 
   const char* const judged = "What counts as equal";
   option("--ulp", options->ulps, "Elements this near pass", "N", judged)->check(whole_number(~uint64{0} >> 1));
-  option("--rtol", options->relative, "Elements within this share of GOLDEN pass", "R", judged)
-      ->check(CLI::NonNegativeNumber);
-  option("--atol", options->absolute, "Elements this near in value pass", "A", judged)->check(CLI::NonNegativeNumber);
+  option("--rtol", options->relative, "Elements within this share of GOLDEN pass", "R", judged)->check(finite_number());
+  option("--atol", options->absolute, "Elements this near in value pass", "A", judged)->check(finite_number());
   command.add_option("--first", options->first, "Mismatches to list; default: 10")
       ->type_name("N")
       ->check(whole_number(1000000));
@@ -758,8 +818,10 @@ void add_diff(CLI::App& root, const Console& console, Action& action) {
                                    "--relu", "--relu-param", "--round", "--sat", "--profile"}) {
       const CLI::Option& given = *command.get_option(name);
       if (given.count() == 0) continue;
+      options->given.emplace_back(name);
       options->choices += fmt::format(" {}", name);
-      if (given.get_expected_min() != 0) options->choices += fmt::format(" {}", fmt::join(given.results(), " "));
+      if (given.get_expected_min() == 0) continue;
+      for (const std::string& value : given.results()) options->choices += fmt::format(" {}", shell_word(value));
     }
     action = [=, &console] { return run(*options, console); };
   });

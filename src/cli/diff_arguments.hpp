@@ -43,6 +43,8 @@ Expected<Exit> report_diff(const DiffArguments& arguments, const Console& consol
 
 /// --date, or the day and time of SOURCE_DATE_EPOCH, or nothing. Errors: an epoch that is no time.
 Expected<std::string> date_of(const std::string& given);
+/// An argument as a shell takes it.
+std::string shell_word(const std::string& text);
 /// The command line that was parsed, as a shell takes it, but for what does not change a page: its name, threads.
 std::string command_line(const CLI::App& command);
 

@@ -142,9 +142,13 @@ Expected<Exit> run(const Options& options, const Console& console) {
     }
     auto opened = TensorFiles::open(input);
     if (!opened) return opened.error();
+    if (const auto& first = opened->tensors();
+        !is_checkpoint(input) && stream::element_format(first.front()) == nullptr) {
+      return Error{fmt::format("{}: {} elements; accepted are {}", input, first.front().dtype, kQuantizedArrays)};
+    }
     std::uint64_t bytes = 0;
     for (const stream::TensorInfo& tensor : opened->tensors()) bytes += tensor.bytes;
-    head.inputs.push_back({"Input", input,
+    head.inputs.push_back({"Input", name_text(input),
                            fmt::format("{} tensor{}, {} bytes", opened->tensors().size(),
                                        opened->tensors().size() == 1 ? "" : "s", bytes)});
     for (const std::string& warning : opened->warnings())
@@ -154,8 +158,8 @@ Expected<Exit> run(const Options& options, const Console& console) {
   if (head.title.empty()) {
     const std::string name = std::filesystem::path(options.inputs.front()).filename().string();
     head.title = options.inputs.size() == 1
-                     ? fmt::format("Quantisation of {}", name)
-                     : fmt::format("Quantisation of {} and {} more files", name, options.inputs.size() - 1);
+                     ? fmt::format("Quantisation of {}", name_text(name))
+                     : fmt::format("Quantisation of {} and {} more files", name_text(name), options.inputs.size() - 1);
   }
   const auto reasons = stream::select(files, options.selection, head.warnings);
   if (!reasons) return reasons.error();
@@ -214,7 +218,8 @@ Expected<Exit> run(const Options& options, const Console& console) {
   return Exit::success;
 }
 
-/// An argument as a shell takes it.
+}  // namespace
+
 std::string shell_word(const std::string& text) {
   constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,:=+@%";
   if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) return text;
@@ -222,8 +227,6 @@ std::string shell_word(const std::string& text) {
   for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
 }
-
-}  // namespace
 
 std::string command_line(const CLI::App& command) {
   std::string out = "bitcube " + command.get_name();

@@ -93,6 +93,7 @@ struct Uniform {
 struct Counts {
   std::array<uint64, difference_classes.size()> classes{};
   std::array<uint64, 65> ulps{};  // by the bit length of the distance
+  uint64 most_ulps = 0;
   uint64 mismatches = 0;
   uint64 outside = 0;
   uint64 meaningless = 0;  // words that differ where they have no meaning
@@ -211,6 +212,7 @@ class Comparer {
     m.difference = difference_of(f_, golden, dut);
     m.ulps = ulp_distance(f_, golden, dut);
     ++n.classes[static_cast<std::size_t>(m.difference)];
+    n.most_ulps = std::max(n.most_ulps, m.ulps.value_or(0));
     if (m.ulps) ++n.ulps[static_cast<std::size_t>(*m.ulps == 0 ? 0 : bit_length(*m.ulps))];
     if (options_.tolerance.asked() && !tolerated(m)) ++n.outside;
 
@@ -277,6 +279,7 @@ class Comparer {
       all.dut.merge(n.dut);
       for (std::size_t i = 0; i < n.classes.size(); ++i) all.classes[i] += n.classes[i];
       for (std::size_t i = 0; i < n.ulps.size(); ++i) all.ulps[i] += n.ulps[i];
+      all.most_ulps = std::max(all.most_ulps, n.most_ulps);
       all.meaningless += n.meaningless;
       if (n.mismatches == 0) continue;
       const bool goes_on = all.mismatches != 0 && all.last_row == n.first_row;
@@ -311,6 +314,7 @@ class Comparer {
       const uint64 from = i == 0 ? 0 : uint64{1} << (i - 1);
       out_.ulps.push_back({from, i == 0 ? 0 : from + (from - 1), all.ulps[i]});
     }
+    out_.most_ulps = all.most_ulps;
     out_.rows_touched = all.rows;
     out_.columns_touched = static_cast<uint64>(
         std::count_if(out_.per_column.begin(), out_.per_column.end(), [](uint64 count) { return count != 0; }));

@@ -62,9 +62,14 @@ struct Verified {
 
 class Engine {
  public:
+  /// `dut_faults`: elements of DUT that are not what the inputs give, where GOLDEN is not what they give.
   Engine(const DiffInputs& inputs, const Elements& elements, const Source& source, const DiffOptions& options,
-         std::span<const Comparison> comparisons)
-      : elements_(elements), source_(source), options_(options), variants_(variants_of(inputs, elements, comparisons)) {
+         std::span<const Comparison> comparisons, std::optional<uint64> dut_faults)
+      : elements_(elements),
+        source_(source),
+        options_(options),
+        dut_faults_(dut_faults),
+        variants_(variants_of(inputs, elements, comparisons)) {
     for (const Comparison& c : comparisons) mismatches_ += c.mismatches;
   }
 
@@ -221,6 +226,8 @@ class Engine {
     const auto s = verify(plant(of));
     if (!s) return s.error();
     const bool mostly = s->explained * 10 >= mismatches_ * 9 && s->broken * 10 <= s->explained;
+    // A fault that changes nothing on this data, or what DUT does not have, predicts DUT no better than no fault does.
+    if (dut_faults_ && s->wrong >= *dut_faults_) return {};
     if (mostly) found_.push_back({of, *s});
     return {};
   }
@@ -256,10 +263,18 @@ class Engine {
     return {};
   }
 
+  /// Two encodings of the same words, one after the other; which came first matters.
+  bool composed(std::size_t a, std::size_t b) const noexcept {
+    const Variant& x = variants_[a];
+    const Variant& y = variants_[b];
+    return x.slot == y.slot && x.id != y.id && x.reencodes && y.reencodes;
+  }
+
   bool compatible(std::size_t a, std::size_t b) const noexcept {
     const Variant& x = variants_[a];
     const Variant& y = variants_[b];
-    if (!x.provable || !y.provable || x.slot == y.slot) return false;
+    if (!x.provable || !y.provable) return false;
+    if (x.slot == y.slot) return composed(a, b);
     // What concerns A and B together leaves nothing for one of them.
     const auto both = [](const Variant& v) { return v.slot == "A and B"; };
     const auto one = [](const Variant& v) { return v.slot.starts_with("A ") || v.slot.starts_with("B "); };
@@ -273,6 +288,7 @@ class Engine {
     for (std::size_t a = 0; a < variants_.size(); ++a) {
       for (std::size_t b = a + 1; b < variants_.size(); ++b) {
         if (compatible(a, b)) pairs.push_back({a, b});
+        if (compatible(a, b) && composed(a, b)) pairs.push_back({b, a});
       }
     }
     tried_ += pairs.size();
@@ -346,13 +362,16 @@ class Engine {
       std::vector<std::pair<uint64, Combination>> better;
       for (std::size_t b = 0; b < variants_.size(); ++b) {
         if (!compatible(a, b)) continue;
-        ++tried_;
-        Combination pair{std::min(a, b), std::max(a, b)};
-        const Faults faults = plant(pair);
-        const auto together = base(faults, sample);
-        if (!together) return together.error();
-        const uint64 left = score(faults, sample, *together, none).wrong;
-        if (left * 5 < wrong) better.emplace_back(left, std::move(pair));
+        std::vector<Combination> orders{{std::min(a, b), std::max(a, b)}};
+        if (composed(a, b)) orders.push_back({std::max(a, b), std::min(a, b)});
+        for (Combination& pair : orders) {
+          ++tried_;
+          const Faults faults = plant(pair);
+          const auto together = base(faults, sample);
+          if (!together) return together.error();
+          const uint64 left = score(faults, sample, *together, none).wrong;
+          if (left * 5 < wrong) better.emplace_back(left, std::move(pair));
+        }
       }
       std::stable_sort(better.begin(), better.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
       if (better.size() > 6) better.resize(6);
@@ -363,16 +382,25 @@ class Engine {
     return {};
   }
 
+  /// Too few mismatches to fit anything to: one of thousands of predictions may meet a wrong element by chance.
+  bool few() const noexcept { return mismatches_ <= 2; }
+
   Certainty certainty(const Verified& v) const {
     for (const std::size_t i : v.of) {
-      if (!variants_[i].provable) return Certainty::hint;
+      if (!variants_[i].provable || (few() && variants_[i].fitted)) return Certainty::hint;
     }
+    if (few() && v.of.size() == 2) return Certainty::hint;
     return v.score.wrong == 0 && v.score.unknown == 0 ? Certainty::complete : Certainty::mostly;
+  }
+
+  static Combination sorted(Combination of) {
+    std::sort(of.begin(), of.end());
+    return of;
   }
 
   std::string title(const Combination& of) const {
     std::string text;
-    for (const std::size_t v : of) text += (text.empty() ? "" : "; and ") + variants_[v].title;
+    for (const std::size_t v : sorted(of)) text += (text.empty() ? "" : "; and ") + variants_[v].title;
     return text;
   }
 
@@ -394,14 +422,17 @@ class Engine {
       const auto same = std::find(hashes.begin(), hashes.end(), v.score.hash);
       if (same != hashes.end()) {
         Diagnosis& first = out[static_cast<std::size_t>(same - hashes.begin())];
-        if (first.indistinguishable.size() < 4) first.indistinguishable.push_back(title(v.of));
+        std::string other = title(v.of);
+        if (other != first.title && first.indistinguishable.size() < 4) {
+          first.indistinguishable.push_back(std::move(other));
+        }
         continue;
       }
       if (out.size() == options_.diagnoses) continue;
       hashes.push_back(v.score.hash);
       Diagnosis d;
       std::vector<std::string> remedies;
-      for (const std::size_t i : v.of) {
+      for (const std::size_t i : sorted(v.of)) {
         const Variant& variant = variants_[i];
         d.ids.emplace_back(variant.id);
         remedies.push_back(variant.remedy.empty() ? std::string(find_hypothesis(variant.id)->remedy) : variant.remedy);
@@ -427,6 +458,7 @@ class Engine {
     for (const std::size_t i : v.of) {
       if (variants_[i].id == "scale-step") return scale_steps();
     }
+    if (few() && certainty(v) == Certainty::hint) return "one or two mismatches: that may be chance";
     return {};
   }
 
@@ -450,6 +482,7 @@ class Engine {
   const Elements& elements_;
   const Source& source_;
   const DiffOptions& options_;
+  std::optional<uint64> dut_faults_;
   std::vector<Variant> variants_;
   uint64 mismatches_ = 0;
   uint64 tried_ = 0;
@@ -537,8 +570,12 @@ Expected<ProductKind> check_product(const ProductInputs& in, std::span<const Com
 }
 
 /// Elements of GOLDEN and of DUT that are not what the inputs give.
-Expected<std::pair<uint64, uint64>> check_golden(const Elements& elements, const Source& source,
-                                                 const Execution& execution) {
+struct GoldenCheck {
+  uint64 golden = 0;
+  uint64 dut = 0;
+};
+
+Expected<GoldenCheck> check_golden(const Elements& elements, const Source& source, const Execution& execution) {
   std::atomic<uint64> golden{0};
   std::atomic<uint64> dut{0};
   std::optional<Error> error;
@@ -563,7 +600,7 @@ Expected<std::pair<uint64, uint64>> check_golden(const Elements& elements, const
     dut += d;
   });
   if (error) return *error;
-  return std::pair{golden.load(), dut.load()};
+  return GoldenCheck{golden.load(), dut.load()};
 }
 
 Expected<Diff> diff_checked(const DiffInputs& inputs, const DiffOptions& options) {
@@ -595,21 +632,35 @@ Expected<Diff> diff_checked(const DiffInputs& inputs, const DiffOptions& options
     if (!raw_carrier) source = product_source(elements, *inputs.product, *kind->accumulator, kind->group);
   }
   if (elements.total() == 0) return out;
+  std::optional<uint64> dut_faults;  // where GOLDEN is wrong
   if (raw_carrier) {
     out.warnings.emplace_back(
         "products of raw-carrier words are not computed again: only GOLDEN and DUT are looked at");
   } else if (given == 1) {
     const auto faults = check_golden(elements, *source, options.compare.execution);
     if (!faults) return faults.error();
-    out.golden_faults = faults->first;
-    if (faults->first != 0) {
+    out.golden_faults = faults->golden;
+    out.dut_faults = faults->dut;
+    if (faults->golden != 0) {
+      dut_faults = faults->dut;
       out.warnings.push_back(
           fmt::format("GOLDEN is not what bitcube computes from these inputs: {} of {} elements differ{}",
-                      faults->first, elements.total(), faults->second == 0 ? "; DUT is, bit for bit" : ""));
+                      faults->golden, elements.total(), faults->dut == 0 ? "; DUT is, bit for bit" : ""));
     }
   }
   if (out.equal() || !options.diagnose) return out;
-  Engine engine(inputs, elements, *source, options, out.parts);
+  if (out.golden_is_wrong()) {
+    // The fault is GOLDEN's, so it is the one to explain.
+    DiffInputs exchanged = inputs;
+    for (ComparedPart& part : exchanged.parts) std::swap(part.golden, part.dut);
+    auto other = diff_checked(exchanged, options);
+    if (!other) return other.error();
+    out.diagnoses = std::move(other->diagnoses);
+    for (Diagnosis& d : out.diagnoses) d.in_golden = true;
+    out.tried = other->tried;
+    return out;
+  }
+  Engine engine(inputs, elements, *source, options, out.parts, dut_faults);
   auto diagnoses = engine.run();
   if (!diagnoses) return diagnoses.error();
   out.diagnoses = std::move(*diagnoses);

@@ -85,12 +85,14 @@ Document document_of(const Diff& diff, std::string_view golden, std::string_view
   }
   for (const Diagnosis& d : diff.diagnoses) {
     Section section;
-    section.title = d.title;
+    section.title = d.in_golden ? fmt::format("in GOLDEN: {}", d.title) : d.title;
     section.facts.push_back({"hypothesis", fmt::format("{}", fmt::join(d.ids, " + ")), ""});
-    section.facts.push_back({"certainty", std::string(name_of(d.certainty)),
-                             d.certainty == Certainty::complete ? "the prediction is DUT, bit for bit, everywhere"
-                             : d.certainty == Certainty::mostly ? "it explains 90 % or more"
-                                                                : "the data look like it; this does not prove it"});
+    section.facts.push_back(
+        {"certainty", std::string(name_of(d.certainty)),
+         d.certainty == Certainty::complete
+             ? fmt::format("the prediction is {}, bit for bit, everywhere", d.in_golden ? "GOLDEN" : "DUT")
+         : d.certainty == Certainty::mostly ? "it explains 90 % or more"
+                                            : "the data look like it; this does not prove it"});
     section.facts.push_back({"explains", fmt::format("{} of {} mismatches", d.explains, d.of), ""});
     if (d.introduces != 0) {
       section.facts.push_back(
@@ -106,13 +108,19 @@ Document document_of(const Diff& diff, std::string_view golden, std::string_view
   for (const std::string& warning : diff.warnings) document.results.push_back({"warning", warning});
   if (!diff.equal()) {
     const std::string none = fmt::format("none of {} hypotheses and pairs explains the mismatches", diff.tried);
-    document.results.push_back({"diagnosis", diff.diagnoses.empty() ? (diff.tried == 0 ? "not asked for" : none)
-                                                                    : diff.diagnoses.front().title});
-    if (!diff.explain_command.empty()) document.results.push_back({"explain it", diff.explain_command});
+    std::string diagnosis = !diff.diagnoses.empty() ? diff.diagnoses.front().title
+                            : diff.tried == 0       ? "not asked for"
+                                                    : none;
+    if (diff.golden_is_wrong()) {
+      constexpr std::string_view wrong = "GOLDEN is not what bitcube computes from these inputs, and DUT is";
+      diagnosis = diff.diagnoses.empty() ? std::string(wrong) : fmt::format("{}; in GOLDEN: {}", wrong, diagnosis);
+    }
+    document.results.push_back({"diagnosis", std::move(diagnosis)});
   }
   document.results.push_back({"result", diff.equal()    ? "equal, bit for bit"
                                         : diff.passes() ? "within the tolerance, but not equal"
                                                         : "different"});
+  if (!diff.explain_command.empty()) document.results.push_back({"explain it", diff.explain_command, "", true});
   return document;
 }
 
@@ -167,6 +175,7 @@ std::string json_of(const Diff& diff, std::string_view golden, std::string_view 
   json["mismatches"] = diff.mismatches();
   json["tried"] = diff.tried;
   if (diff.golden_faults) json["golden_faults"] = *diff.golden_faults;
+  if (diff.dut_faults) json["dut_faults"] = *diff.dut_faults;
   json["warnings"] = diff.warnings;
   json["parts"] = Json::array();
   for (const Comparison& c : diff.parts) json["parts"].push_back(part_json(c));
@@ -180,7 +189,8 @@ std::string json_of(const Diff& diff, std::string_view golden, std::string_view 
                                  {"introduces", d.introduces},
                                  {"detail", d.detail},
                                  {"remedy", d.remedy},
-                                 {"indistinguishable", d.indistinguishable}});
+                                 {"indistinguishable", d.indistinguishable},
+                                 {"in_golden", d.in_golden}});
   }
   if (!diff.explain_command.empty()) json["explain"] = diff.explain_command;
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);

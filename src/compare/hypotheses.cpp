@@ -144,6 +144,12 @@ class Collector {
     v.title = titled(id, rest);
     v.slot = std::move(slot);
     v.recomputes = recomputes;
+    const auto is_one_of = [&](std::initializer_list<std::string_view> ids) {
+      return std::find(ids.begin(), ids.end(), id) != ids.end();
+    };
+    v.fitted = is_one_of({"factor", "scale-step", "shifted", "padding", "group-length", "k-blocks"});
+    v.reencodes =
+        is_one_of({"nibble-order", "byte-order", "micro-bit-order", "scales-transposed", "transposed", "layout"});
     v.plant = [plant = std::move(plant), recomputes](Faults& f) {
       plant(f);
       f.recompute = f.recompute || recomputes;
@@ -345,7 +351,7 @@ class Collector {
              const uint64 magnitude = d & ~with_sign(format, 0, true);
              return is_float(format) && !g.is_finite() && magnitude == format.max_finite;
            });
-      if (f.sign_bits != 0) {
+      if (f.sign_bits != 0 && !has_negative(part)) {
         hint("relu-missing", "left out, so there are negative values", part, give,
              [](const Format&, const Value& g, const Value& d, uint64, uint64) {
                return g.cls == Class::zero && !d.is_nan() && d.real.negative;
@@ -353,6 +359,17 @@ class Collector {
       }
       tie_hints(part, give);
     }
+  }
+
+  /// Whether GOLDEN has values below 0, as no result of a ReLU has.
+  static bool has_negative(const ComparedPart& part) {
+    uint64 count = 1;
+    for (const uint64 extent : part.shape) count *= extent;
+    for (uint64 i = 0; i < count; ++i) {
+      const Value v = decode(*part.format, lane_of(part, part.golden, i));
+      if (!v.is_nan() && v.cls != Class::zero && v.real.negative) return true;
+    }
+    return false;
   }
 
   void tie_hints(const ComparedPart& part, const std::string& give) {
@@ -383,7 +400,10 @@ class Collector {
     // The coin of every mismatch falls on the same side: with fewer than 8 that is chance.
     const Comparison& c = comparisons_[static_cast<std::size_t>(&part - inputs_.parts.data())];
     if (c.mismatches < 8) return;
+    // Of values whose last bit is cut half are ties, and of those half round otherwise: more is something else.
+    const bool too_many = c.mismatches > c.elements / 5 * 2;
     for (const Tie& tie : ties) {
+      if (too_many) break;
       hint("tie-rule", tie.text, part, give,
            [tie, neighbours, odd](const Format& f, const Value& g, const Value& d, uint64 gw, uint64 dw) {
              if (!g.is_finite() || !d.is_finite() || !neighbours(f, gw, dw)) return false;
@@ -408,18 +428,21 @@ class Collector {
     if (scales == inputs_.parts.end()) return;
     const Comparison& c = comparisons_[static_cast<std::size_t>(scales - inputs_.parts.begin())];
     if (c.mismatches == 0) return;
-    const bool known = inputs_.quantization.has_value();
-    Variant& v = add("scale-step", known ? "lanes follow from the scales" : "", scales->name + " words", known,
-                     [known](Faults& f) {
-                       f.scales_of_dut = known;
-                       f.words.push_back([](const ComparedPart& p, uint64, uint64 word, uint64 dut) {
-                         return is_scale_step(p, word, dut) ? dut : word;
-                       });
-                     });
-    v.looks_at_dut = true;
-    // A flipped bit may be a step as well; several are none by chance.
-    v.provable = c.mismatches >= 4;
-    if (!v.provable) v.remedy = "few scales differ: that may be chance";
+    const auto step = [&](std::string_view text, bool lanes_follow) {
+      Variant& v = add("scale-step", text, scales->name + " words", lanes_follow, [lanes_follow](Faults& f) {
+        f.scales_of_dut = lanes_follow;
+        f.words.push_back([](const ComparedPart& p, uint64, uint64 word, uint64 dut) {
+          return is_scale_step(p, word, dut) ? dut : word;
+        });
+      });
+      v.looks_at_dut = true;
+      // A flipped bit may be a step as well; several are none by chance.
+      v.provable = c.mismatches >= 4;
+      if (!v.provable) v.remedy = "few scales differ: that may be chance";
+    };
+    if (!inputs_.quantization) return step("", false);
+    step("lanes follow from the scales", true);
+    step("lanes as they were", false);
   }
 
   // ---- Conversion
@@ -551,8 +574,10 @@ class Collector {
     if (!operand.scaled()) return;
     const bool is_hif4 = operand.format->type == DataType::hif4x2;
     if (is_hif4) {
-      spoil("byte-order", of("scale words"), letter + " scale words",
-            [faults](Faults& f) { faults(f).swapped_scale_bytes = true; });
+      spoil("byte-order", of("scale words"), letter + " scale words", [faults](Faults& f) {
+        faults(f).micro_first = faults(f).reversed_micro != 0;
+        faults(f).swapped_scale_bytes = true;
+      });
       for (const unsigned fields : {3U, 1U, 2U}) {
         spoil("micro-bit-order",
               fmt::format("{}, {}", letter,
@@ -590,7 +615,10 @@ class Collector {
     };
     if (in.a.format->lane_bits == 4) both("nibble-order", "lanes of A and B", [](SideFaults& s) { s.swap_k = true; });
     if (is_hif4) {
-      both("byte-order", "scale words of A and B", [](SideFaults& s) { s.swapped_scale_bytes = true; });
+      both("byte-order", "scale words of A and B", [](SideFaults& s) {
+        s.micro_first = s.reversed_micro != 0;
+        s.swapped_scale_bytes = true;
+      });
       both("micro-bit-order", "A and B, E1_8 and E1_16", [](SideFaults& s) { s.reversed_micro = 3; });
     }
     const std::size_t own = scale_group(*in.a.format);
@@ -668,6 +696,16 @@ class Collector {
       }
       spoil("saturation", post.saturate ? "off" : "on", "saturation",
             [on = !post.saturate](Faults& f) { f.saturate = on; });
+      if (mode.offset_bits != 0) {
+        for (const bool on : {false, true}) {
+          spoil("saturation",
+                on ? "on, but not before the offset is added" : "off, and wraps without intermediate saturation",
+                "saturation", [on](Faults& f) {
+                  f.saturate = on;
+                  f.no_intermediate = true;
+                });
+        }
+      }
       for (const ConversionProfile& profile : conversion_profiles) {
         if (&profile == post.profile) continue;
         spoil("conversion-profile", instead(profile.name, post.profile->name), "profile",
@@ -683,7 +721,11 @@ class Collector {
       spoil("relu-missing", "applied where there is none", "relu", [](Faults& f) { f.relu = Relu::relu; });
       spoil("relu-after", "and there should be none", "relu", [](Faults& f) { f.relu_after = true; });
     }
-    if (mode.offset_bits != 0) {
+    const bool has_offset = mode.offset_bits != 0 &&
+                            std::any_of(post.quant_carriers.begin(), post.quant_carriers.end(), [&](uint64 carrier) {
+                              return unpack_quant_carrier(carrier, mode.offset_bits).offset != 0;
+                            });
+    if (has_offset) {
       spoil("offset", "left out", "offset", [](Faults& f) { f.no_offset = true; });
       spoil("offset", "added before rounding", "offset", [](Faults& f) { f.offset_first = true; });
     }

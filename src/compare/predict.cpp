@@ -58,6 +58,7 @@ bool is_scale_step(const ComparedPart& scales, uint64 golden, uint64 dut) noexce
 namespace {
 
 constexpr uint64 kPiece = uint64{1} << 16;
+constexpr int kWide = 48;  // bits of an integer that no product of a post-process leaves
 
 /// Up to `count` of a list, spread over it.
 template <typename T>
@@ -517,10 +518,11 @@ class ProductSource final : public Source {
       for (int i = 0; i < bits; ++i) out |= ((field >> i) & 1) << (bits - 1 - i);
       return out;
     };
-    if (faults.swapped_scale_bytes) word = __builtin_bswap32(static_cast<std::uint32_t>(word));
+    const auto swapped = [](uint64 w) -> uint64 { return __builtin_bswap32(static_cast<std::uint32_t>(w)); };
+    if (faults.swapped_scale_bytes && !faults.micro_first) word = swapped(word);
     if ((faults.reversed_micro & 1U) != 0) word = (word & ~uint64{0xFF00}) | reversed((word >> 8) & 0xFF, 8) << 8;
     if ((faults.reversed_micro & 2U) != 0) word = (word & 0xFFFF) | reversed((word >> 16) & 0xFFFF, 16) << 16;
-    return word;
+    return faults.swapped_scale_bytes && faults.micro_first ? swapped(word) : word;
   }
 
   static Term term(const Operand& side, const SideFaults& faults, std::size_t line, std::size_t k) noexcept {
@@ -738,8 +740,10 @@ class ProductSource final : public Source {
     return e;
   }
 
-  /// One rounding of acc * multiplier + addend.
-  uint64 finish_with(const ElementPostprocess& e, std::uint32_t acc, const Value& addend) const noexcept {
+  /// What numerics 5.5 says, but `addend` is added to the product before it is rounded, and faults.offset_first and
+  /// faults.no_intermediate spoil step 9.
+  uint64 finish_with(const Faults& faults, const ElementPostprocess& e, std::uint32_t acc,
+                     const Value& addend) const noexcept {
     const Format& to = destination_format(*e.mode, accumulator_);
     const Value v = decode(accumulator_, acc);
     const bool saturate = e.mode->saturation_allowed && e.saturate;
@@ -754,7 +758,16 @@ class ProductSource final : public Source {
     ExactSum sum;
     if (!v.real.is_zero() && !multiplier.is_zero()) sum.add(multiply(v.real, multiplier));
     if (!addend.real.is_zero()) sum.add(addend.real);
+    const bool has_offset = e.mode->offset_bits != 0;
+    if (has_offset && faults.offset_first && e.quant.offset != 0) sum.add(real_from_signed(e.quant.offset));
     const auto exact = sum.value();
+    if (has_offset && !faults.offset_first) {
+      const int bits = faults.no_intermediate ? kWide : e.mode->offset_bits;
+      const Format intermediate = detail::offset_intermediate(bits);
+      const uint64 rounded = encode(intermediate, exact, EncodeControl{e.rounding, true, e.profile}).bits;
+      const int64 offset_sum = sign_extend(rounded, bits) + e.quant.offset;
+      return encode(to, real_from_signed(offset_sum), EncodeControl{e.rounding, saturate, e.profile}).bits;
+    }
     if (exact.is_zero()) return zero_code(to, false);
     return encode(to, exact, EncodeControl{e.rounding, saturate, e.profile}).bits;
   }
@@ -774,11 +787,11 @@ class ProductSource final : public Source {
       ElementPostprocess& e = of_column[i % columns];
       e.mode = &copy.mode;
       uint64 word = 0;
-      if (faults.offset_first && copy.mode.offset_bits != 0) {
-        word = finish_with(e, accumulators[i], {Class::normal, real_from_signed(e.quant.offset)});
-      } else if (faults.bias == BiasUse::after_scaling && inputs_.options.bias) {
-        word =
-            finish_with(e, accumulators[i], decode(accumulator_, (*inputs_.options.bias)[sample.columns[i % columns]]));
+      const bool late_bias = faults.bias == BiasUse::after_scaling && inputs_.options.bias.has_value();
+      if (late_bias || (copy.mode.offset_bits != 0 && (faults.offset_first || faults.no_intermediate))) {
+        Value addend{};
+        if (late_bias) addend = decode(accumulator_, (*inputs_.options.bias)[sample.columns[i % columns]]);
+        word = finish_with(faults, e, accumulators[i], addend);
       } else {
         word = postprocess_element(e, accumulator_, accumulators[i]).bits;
       }

@@ -37,6 +37,7 @@ struct SideFaults {
   bool transposed = false;
   unsigned reversed_micro = 0;  // bit 0: E1_8, bit 1: E1_16 of HiF4 scale words
   bool swapped_scale_bytes = false;
+  bool micro_first = false;  // reversed before the bytes were swapped
   enum class Scales : std::uint8_t { normal, ignored, by_lines, by_groups } scales = Scales::normal;
   std::size_t group = 0;               // lanes per scale; 0: the format's own
   const StorageMap* layout = nullptr;  // of the matrix ...
@@ -89,6 +90,7 @@ struct Faults {
   const ConversionProfile* conversion_profile = &pto_profile;
   bool relu_after = false;
   bool offset_first = false;
+  bool no_intermediate = false;  // saturation, before the offset is added
   bool no_offset = false;
   bool no_scale = false;
   bool first_parameter = false;
@@ -165,7 +167,9 @@ struct Variant {
   std::string slot;         // two variants of one slot exclude each other
   bool recomputes = false;  // from the inputs
   bool looks_at_dut = false;
-  bool provable = true;  // else what it finds is a hint
+  bool provable = true;    // else what it finds is a hint
+  bool fitted = false;     // to the mismatches, or one of a row of lengths: one or two mismatches are a hint
+  bool reencodes = false;  // puts the same values in another way, so that two of a slot may follow each other
   std::function<void(Faults&)> plant;
   std::string remedy{};  // instead of the hypothesis's
 };

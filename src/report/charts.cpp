@@ -276,7 +276,6 @@ void put_dots(Markup& out, const Caption& caption, const DotChart& chart, const 
       highest = std::max(highest, *value);
     }
   }
-  if (lowest > highest) lowest = highest = 0;
   if (chart.from_zero) lowest = std::min(0.0, lowest);
   const double spread = highest > lowest ? highest - lowest : std::max(std::fabs(highest), 1.0);
   if (!chart.from_zero) lowest -= spread * 0.05;
@@ -284,6 +283,9 @@ void put_dots(Markup& out, const Caption& caption, const DotChart& chart, const 
   const auto x_of = [&](double value) { return kLeft + (value - lowest) / (highest - lowest) * (kEnd - kLeft); };
   const double legend = kLegendRow * static_cast<double>((chart.series.size() + 1) / 2) + 8;
   const double bottom = legend + kRow * static_cast<double>(chart.rows.size());
+  std::vector<std::string> names;
+  for (const auto& row : chart.rows) names.push_back(row.label);
+  const std::vector<std::string> labels = distinct_labels(names, 36);
   put_figure(out, caption, bottom + 48, table, [&] {
     std::vector<std::string> marks(chart.series.size());
     for (std::size_t s = 0; s < chart.series.size(); ++s) {
@@ -301,7 +303,13 @@ void put_dots(Markup& out, const Caption& caption, const DotChart& chart, const 
     std::string tracks;
     for (std::size_t r = 0; r < chart.rows.size(); ++r) {
       const double y = legend + kRow * static_cast<double>(r);
-      put_text(out, kLeft - 6, y + 14, "start", shorten_text(chart.rows[r].label, 36), "over");
+      out.open("text", {{"x", at(kLeft - 6)}, {"y", at(y + 14)}, {"text-anchor", "start"}, {"class", "over"}});
+      if (labels[r] != names[r]) out.element("title", names[r]);
+      out.text(labels[r]).close();
+      if (std::ranges::none_of(chart.rows[r].values, [](const auto& value) { return value.has_value(); })) {
+        put_text(out, kLeft - 6, y + 33, "start", chart.rows[r].remark, "name");
+        continue;
+      }
       tracks += fmt::format("M{} {}H{}", at(kLeft - 6), at(y + 28), at(kEnd + 6));
       for (std::size_t s = 0; s < marks.size() && s < chart.rows[r].values.size(); ++s) {
         if (chart.rows[r].values[s]) marks[s] += shape(s, x_of(*chart.rows[r].values[s]), y + 28);

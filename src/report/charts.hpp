@@ -55,11 +55,13 @@ struct BarChart {
 };
 void put_bars(Markup& out, const Caption& caption, const BarChart& chart, const Table& table);
 
-/// A row for each thing, with a mark for each of several series on a common linear axis.
+/// A row for each thing, with a mark for each of several series on a common linear axis. Precondition: there is a
+/// value.
 struct DotChart {
   struct Row {
     std::string label;
     std::vector<std::optional<double>> values{};  // one of each series
+    std::string remark{};                         // what is to be read where there are no values
   };
   std::vector<std::string> series{};  // at most kMostSeries have a shape of their own
   std::vector<Row> rows{};

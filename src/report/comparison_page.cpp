@@ -177,7 +177,7 @@ class ComparisonPage {
     }
     if (table.rows.empty()) table.rows.push_back({"no pair has a distance", "0", "0 %"});
     const std::string text =
-        part.ulps.empty() ? "no pair has a distance" : fmt::format("up to {} ulp", count_text(part.ulps.back().to));
+        part.ulps.empty() ? "no pair has a distance" : fmt::format("up to {} ulp", count_text(part.most_ulps));
     put_columns(
         page_.body(),
         {.id = next_id(),

@@ -76,6 +76,9 @@ table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums
 caption{text-align:left;padding:.25rem .6rem;color:var(--muted)}
 th,td{padding:.2rem .6rem;text-align:left;vertical-align:top;white-space:nowrap;border-bottom:1px solid var(--line)}
 thead th{position:sticky;top:0;background:var(--soft)}
+tbody th{position:sticky;left:0;background:var(--panel)}
+th bdi{display:block;width:max-content;max-width:min(24rem,36vw);white-space:normal;overflow-wrap:anywhere}
+figure th bdi{max-width:min(9rem,36vw)}
 th{font-weight:600}
 .n{text-align:right}
 footer{margin:3rem 0 1rem;color:var(--muted)}
@@ -84,7 +87,7 @@ footer{margin:3rem 0 1rem;color:var(--muted)}
 html{scroll-padding-top:1rem}
 nav{border-bottom:0;border-right:1px solid var(--line);align-self:start;max-height:100vh;overflow-y:auto;margin-top:2rem}
 nav ul{flex-direction:column;overflow:visible}
-nav li{max-width:none}
+nav li{max-width:none;white-space:normal}
 header,main,footer{padding-left:1.5rem}
 }
 @media (forced-colors:active){svg{forced-color-adjust:none;background:var(--panel);color:var(--text)}}
@@ -100,7 +103,7 @@ h2,h3{break-after:avoid}
 }  // namespace
 
 void Page::section(std::string_view id, std::string_view title, std::string_view entry) {
-  contents_.emplace_back(id, entry.empty() ? title : entry);
+  contents_.push_back({std::string(id), std::string(entry.empty() ? title : entry), std::string(title)});
   body_.open("section", {{"aria-labelledby", std::string(id)}});
   body_.open("h2", {{"id", std::string(id)}}).element("bdi", title).close();
 }
@@ -153,8 +156,14 @@ std::string Page::finish(const PageHead& head) && {
   out.element("a", {{"class", "skip"}, {"href", "#content"}}, "Skip to the report");
   out.open("div", {{"class", "frame-of-page"}});
   out.open("nav", {{"aria-label", "Contents"}}).open("ul");
-  for (const auto& [id, title] : contents_) {
-    out.open("li").open("a", {{"href", "#" + id}}).element("bdi", shorten_text(title, 60)).close().close();
+  for (const Entry& entry : contents_) {
+    out.open("li");
+    if (entry.text == entry.title) {
+      out.open("a", {{"href", "#" + entry.id}});
+    } else {
+      out.open("a", {{"href", "#" + entry.id}, {"title", entry.title}});
+    }
+    out.element("bdi", shorten_text(entry.text, 60)).close().close();
   }
   out.close().close();
   out.open("div");

@@ -18,7 +18,7 @@ class Page {
  public:
   Markup& body() noexcept { return body_; }
 
-  /// Begins a section of the page, with an entry in the contents.
+  /// Begins a section of the page, with an entry in the contents; where it is another text, the title is its tooltip.
   void section(std::string_view id, std::string_view title, std::string_view entry = {});
   void end_section() { body_.close(); }
   /// A heading inside a section, and pictures side by side.
@@ -34,7 +34,12 @@ class Page {
 
  private:
   Markup body_;
-  std::vector<std::pair<std::string, std::string>> contents_;  // id and title
+  struct Entry {
+    std::string id;
+    std::string text;
+    std::string title;
+  };
+  std::vector<Entry> contents_;
 };
 
 }  // namespace bitcube::report

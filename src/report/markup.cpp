@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <unordered_map>
 
 namespace bitcube::report {
 namespace {
@@ -35,6 +39,87 @@ bool begins_line(std::string_view name) {
       "h1",   "h2",      "h3",     "p",     "ul",         "li",    "dl",      "dt",    "div",  "footer",
       "svg",  "details", "figure", "table", "figcaption", "tr",    "caption", "thead", "tbody"};
   return std::ranges::find(names, name) != names.end();
+}
+
+/// Where the characters of a clean text begin.
+std::vector<std::size_t> character_starts(std::string_view text) {
+  std::vector<std::size_t> starts;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) starts.push_back(i);
+  }
+  return starts;
+}
+
+using Words = std::vector<std::string_view>;
+
+Words words_between_dots(std::string_view text) {
+  Words out;
+  for (std::size_t dot = text.find('.'); dot != std::string_view::npos; dot = text.find('.')) {
+    out.push_back(text.substr(0, dot));
+    text.remove_prefix(dot + 1);
+  }
+  out.push_back(text);
+  return out;
+}
+
+/// Words [first, last) with dots between them, and an ellipsis for those before and those behind.
+std::string text_of(const Words& words, std::size_t first, std::size_t last) {
+  std::string out = first > 0 ? "…" : "";
+  for (std::size_t i = first; i < last; ++i) {
+    if (i > first) out += '.';
+    out += words[i];
+  }
+  return last < words.size() ? out + "…" : out;
+}
+
+/// Labels of the names of a group, which may not all be different.
+void label_group(std::span<const std::string> names, const std::vector<std::size_t>& group, std::size_t most,
+                 std::vector<std::string>& labels) {
+  std::vector<Words> words;
+  std::size_t least = std::numeric_limits<std::size_t>::max();
+  for (const std::size_t i : group) {
+    words.push_back(words_between_dots(names[i]));
+    least = std::min(least, words.back().size());
+  }
+  // What all share before and behind; of each name a word is left.
+  const auto shared = [&](std::size_t end, const auto& word) {
+    std::size_t count = 0;
+    while (count < end &&
+           std::ranges::all_of(words, [&](const Words& w) { return word(w, count) == word(words[0], count); }))
+      ++count;
+    return count;
+  };
+  if (words.empty()) return;
+  const std::size_t before = shared(least - 1, [](const Words& w, std::size_t i) { return w[i]; });
+  const std::size_t behind =
+      shared(least - 1 - before, [](const Words& w, std::size_t i) { return w[w.size() - 1 - i]; });
+  std::map<std::string, std::vector<std::size_t>> same;
+  for (std::size_t k = 0; k < group.size(); ++k) {
+    const Words& w = words[k];
+    const auto fits = [&](std::size_t first, std::size_t last) {
+      return character_starts(clean_text(text_of(w, first, last))).size() <= most;
+    };
+    std::size_t first = before;
+    std::size_t last = w.size() - behind;
+    // As much of what is shared as there is room for, nearest first.
+    for (bool grown = true; grown;) {
+      grown = false;
+      if (last < w.size() && fits(first, last + 1)) {
+        ++last;
+        grown = true;
+      }
+      if (first > 0 && fits(first - 1, last)) {
+        --first;
+        grown = true;
+      }
+    }
+    labels[group[k]] = shorten_text(fits(0, w.size()) ? names[group[k]] : text_of(w, first, last), most);
+    same[labels[group[k]]].push_back(group[k]);
+  }
+  // Some may share more than all do.
+  for (const auto& [label, some] : same) {
+    if (some.size() > 1 && some.size() < group.size()) label_group(names, some, most, labels);
+  }
 }
 
 }  // namespace
@@ -77,14 +162,32 @@ std::string escape_text(std::string_view text) {
 
 std::string shorten_text(std::string_view text, std::size_t most) {
   const std::string clean = clean_text(text);
-  std::vector<std::size_t> starts;  // of the characters
-  for (std::size_t i = 0; i < clean.size(); ++i) {
-    if ((static_cast<unsigned char>(clean[i]) & 0xC0) != 0x80) starts.push_back(i);
-  }
+  const std::vector<std::size_t> starts = character_starts(clean);
   if (starts.size() <= most) return clean;
   const std::size_t before = (most - 1) / 2;
   const std::size_t after = most - 1 - before;
   return clean.substr(0, starts[before]) + "…" + clean.substr(starts[starts.size() - after]);
+}
+
+std::vector<std::string> distinct_labels(std::span<const std::string> names, std::size_t most) {
+  std::vector<std::string> labels(names.size());
+  std::vector<std::size_t> all(names.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  label_group(names, all, most, labels);
+  // What is the same, or differs in a word too long to be shown, is told apart by a number.
+  std::unordered_map<std::string, std::size_t> seen;
+  for (const std::string& label : labels) seen.emplace(label, 0);
+  for (std::string& label : labels) {
+    std::size_t& count = seen[label];
+    if (++count == 1) continue;
+    const std::string name = label;
+    for (;; ++count) {
+      const std::string number = " #" + std::to_string(count);
+      label = shorten_text(name, most - number.size()) + number;
+      if (seen.emplace(label, 1).second) break;
+    }
+  }
+  return labels;
 }
 
 void Markup::begin(std::string_view name, Attributes attributes) {

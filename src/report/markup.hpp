@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,6 +19,9 @@ std::string escape_text(std::string_view text);
 
 /// At most `most` characters: the middle of a longer text is an ellipsis.
 std::string shorten_text(std::string_view text, std::size_t most);
+/// Labels of names that stand together, each of at most `most` characters and different from all others. Of names that
+/// do not fit, what they share between dots gives way first, at both ends.
+std::vector<std::string> distinct_labels(std::span<const std::string> names, std::size_t most);
 
 using Attribute = std::pair<std::string_view, std::string>;
 using Attributes = std::initializer_list<Attribute>;

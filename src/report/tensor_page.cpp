@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <set>
+#include <unordered_map>
 
 #include "frame.hpp"
+#include "quote_text.hpp"
 #include "value_text.hpp"
 
 namespace bitcube::report {
@@ -16,6 +20,8 @@ namespace {
 constexpr std::size_t kMostRows = 40;
 /// Characters of a name that are shown; files of strangers may have longer ones.
 constexpr std::size_t kNameLength = 200;
+/// The same in the contents, which are narrow.
+constexpr std::size_t kEntryLength = 24;
 
 using Ways = std::span<const QuantizeOptions>;
 
@@ -35,6 +41,10 @@ double percent(uint64 count, uint64 whole) {
 
 uint64 bytes_of(const FormatStatistics& s) {
   return s.result.code_bytes + s.result.scale_bytes;
+}
+
+std::string share_of_lanes(uint64 count, uint64 lanes) {
+  return lanes == 0 ? "–" : share_text(count, lanes);
 }
 
 std::string bits_text(uint64 bytes, uint64 lanes) {
@@ -77,7 +87,13 @@ class TensorPage {
  public:
   TensorPage(const PageHead& head, Ways ways, std::span<const TensorReport> tensors, std::size_t pictured)
       : head_(head), ways_(ways) {
-    for (const TensorReport& tensor : tensors) (tensor.reason.empty() ? measured_ : left_out_).push_back(&tensor);
+    std::vector<std::string> names;
+    for (const TensorReport& tensor : tensors) {
+      (tensor.reason.empty() ? measured_ : left_out_).push_back(&tensor);
+      names.push_back(name_of(tensor, !tensor.file.empty()));
+    }
+    std::vector<std::string> shown = distinct_labels(names, kNameLength);
+    for (std::size_t i = 0; i < tensors.size(); ++i) names_.emplace(&tensors[i], std::move(shown[i]));
     for (const QuantizeOptions& way : ways) labels_.push_back(label_of(way));
     pictured_ = measured_;
     keep_worst(pictured_, pictured);
@@ -86,7 +102,8 @@ class TensorPage {
   std::string make() && {
     summary();
     if (!measured_.empty()) overview();
-    for (const TensorReport* tensor : pictured_) tensor_section(*tensor);
+    const std::vector<std::string> entries = distinct_labels(short_names(pictured_), kEntryLength);
+    for (std::size_t i = 0; i < pictured_.size(); ++i) tensor_section(*pictured_[i], entries[i]);
     left_out();
     how_to_read();
     return std::move(page_).finish(head_);
@@ -115,8 +132,29 @@ class TensorPage {
     tensors = std::move(kept);
   }
 
-  std::string name_of_tensor(const TensorReport& tensor) const {
-    return shorten_text(tensor.file.empty() ? tensor.name : tensor.file + ": " + tensor.name, kNameLength);
+  /// The name of a tensor so that what cannot be seen is seen.
+  static std::string name_of(const TensorReport& tensor, bool with_file) {
+    constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
+    const std::string name = name_text(tensor.name, kAll);
+    return with_file ? name_text(tensor.file, kAll) + ": " + name : name;
+  }
+  const std::string& name_of_tensor(const TensorReport& tensor) const { return names_.at(&tensor); }
+  /// Names without the files, if these are not needed to tell them apart.
+  static std::vector<std::string> short_names(const std::vector<const TensorReport*>& tensors) {
+    std::vector<std::string> names;
+    std::set<std::string_view> different;
+    for (const TensorReport* tensor : tensors) different.insert(tensor->name);
+    for (const TensorReport* tensor : tensors) {
+      names.push_back(name_of(*tensor, different.size() < tensors.size() && !tensor->file.empty()));
+    }
+    return names;
+  }
+
+  /// Lanes that have an error.
+  static uint64 finite_lanes(const FormatStatistics& s) { return s.result.error.lanes - s.result.error.non_finite; }
+  /// Why there is nothing to be seen of a tensor.
+  static std::string nothing_text(const FormatStatistics& s) {
+    return s.result.error.lanes == 0 ? "no lanes" : "no finite lanes";
   }
 
   std::string next_id() { return fmt::format("f{}", ++figures_); }
@@ -151,8 +189,8 @@ class TensorPage {
       const Totals& t = totals[i];
       table.rows.push_back(
           {labels_[i], bits_text(t.bytes, t.lanes), decibels(t.sqnr()), t.worst == nullptr ? "–" : decibels(t.lowest),
-           t.worst == nullptr ? "" : shorten_text(name_of_tensor(*t.worst), 60), share_text(t.saturated, t.lanes),
-           share_text(t.underflowed, t.lanes), count_text(t.non_finite), choices_of(ways_[i])});
+           t.worst == nullptr ? "" : shorten_text(name_of_tensor(*t.worst), 40), share_of_lanes(t.saturated, t.lanes),
+           share_of_lanes(t.underflowed, t.lanes), count_text(t.non_finite), choices_of(ways_[i])});
     }
     put_table(page_.body(), table, "All tensors together");
     page_.end_section();
@@ -182,9 +220,17 @@ class TensorPage {
     keep_worst(shown, kMostRows);
     DotChart chart{.axis = std::string(axis), .from_zero = from_zero};
     chart.series = labels_;
-    for (const TensorReport* tensor : shown) {
-      DotChart::Row row{.label = name_of_tensor(*tensor)};
-      for (const FormatStatistics& s : tensor->formats) row.values.push_back(finite(number(s)));
+    const std::vector<std::string> names = short_names(shown);
+    bool empty = true;
+    for (std::size_t i = 0; i < shown.size(); ++i) {
+      const std::vector<FormatStatistics>& formats = shown[i]->formats;
+      DotChart::Row row{.label = names[i], .remark = nothing_text(formats.front())};
+      for (const FormatStatistics& s : formats) {
+        row.values.push_back(finite(number(s)));
+        if (row.values.back()) empty = false;
+        // Without noise there are values, but none for a chart.
+        if (finite_lanes(s) != 0) row.remark = "no error, or zeros alone";
+      }
       chart.rows.push_back(std::move(row));
     }
     Table table{.header = {"Tensor"}};
@@ -196,6 +242,10 @@ class TensorPage {
       std::vector<std::string> row{name_of_tensor(*tensor)};
       for (const FormatStatistics& s : tensor->formats) row.push_back(text(s));
       table.rows.push_back(std::move(row));
+    }
+    if (empty) {
+      nothing(title, shown.size() == 1 ? chart.rows.front().remark : "no tensor has one that is finite");
+      return;
     }
     Caption caption{.id = next_id(), .title = std::string(title), .name = std::string(title)};
     caption.description =
@@ -216,8 +266,13 @@ class TensorPage {
         [](const FormatStatistics& s) { return decibels(s.result.error.sqnr); });
     const auto share = [&](std::string_view title, std::string_view axis, uint64 FormatStatistics::*count) {
       dots(
-          title, axis, true, [count](const FormatStatistics& s) { return percent(s.*count, s.result.error.lanes); },
+          title, axis, true,
           [count](const FormatStatistics& s) {
+            // Infinite lanes are no finite ones, and may be saturated.
+            return finite_lanes(s) == 0 && s.*count == 0 ? std::nan("") : percent(s.*count, s.result.error.lanes);
+          },
+          [count](const FormatStatistics& s) -> std::string {
+            if (s.result.error.lanes == 0) return "–";
             return fmt::format("{} ({})", count_text(s.*count), share_text(s.*count, s.result.error.lanes));
           });
     };
@@ -233,10 +288,11 @@ class TensorPage {
       for (std::size_t i = 0; i < labels_.size(); ++i) {
         const FormatStatistics& s = tensor->formats[i];
         const ErrorReport& e = s.result.error;
+        const auto error_text = [&](double error) { return finite_lanes(s) == 0 ? "–" : short_number(error); };
         table.rows.push_back({name_of_tensor(*tensor), labels_[i], shape_text(tensor->shape), tensor->dtype,
-                              fmt::format("{}", tensor->axis), decibels(e.sqnr), short_number(e.max_relative_error),
-                              short_number(e.mean_relative_error), short_number(e.max_absolute_error),
-                              short_number(e.mean_squared_error), count_text(s.saturated), count_text(s.underflowed),
+                              fmt::format("{}", tensor->axis), decibels(e.sqnr), error_text(e.max_relative_error),
+                              error_text(e.mean_relative_error), error_text(e.max_absolute_error),
+                              error_text(e.mean_squared_error), count_text(s.saturated), count_text(s.underflowed),
                               count_text(e.non_finite), count_text(bytes_of(s))});
       }
     }
@@ -248,20 +304,18 @@ class TensorPage {
     page_.end_section();
   }
 
-  void tensor_section(const TensorReport& tensor) {
-    const std::string name = name_of_tensor(tensor);
-    page_.section(fmt::format("t{}", ++sections_), name);
+  void tensor_section(const TensorReport& tensor, std::string_view entry) {
+    const std::string& name = name_of_tensor(tensor);
+    page_.section(fmt::format("t{}", ++sections_), name, entry);
     const FormatStatistics& first = tensor.formats.front();
     const uint64 lanes = first.result.error.lanes;
-    page_.facts(std::vector<Fact>{
-        {"Elements", fmt::format("{} of {}", count_text(lanes), tensor.dtype),
-         fmt::format("shape {}; groups lie along axis {}", shape_text(tensor.shape), tensor.axis)},
-        {"Lines", fmt::format("{} of {} lanes", count_text(first.map.lines),
-                              count_text(first.map.lines == 0 ? 0 : lanes / first.map.lines))},
-        {"Magnitudes", fmt::format("{} to {}", short_number(first.smallest), short_number(first.largest)),
-         fmt::format("and {} zeros", count_text(first.zero))}});
+    page_.facts(
+        std::vector<Fact>{{"Elements", fmt::format("{} of {}", count_text(lanes), tensor.dtype),
+                           fmt::format("shape {}; groups lie along axis {}", shape_text(tensor.shape), tensor.axis)},
+                          {"Lines", fmt::format("{} of {} lanes", count_text(first.map.lines),
+                                                count_text(first.map.lines == 0 ? 0 : lanes / first.map.lines))},
+                          magnitudes(first)});
     if (lanes == 0) {
-      page_.paragraph("It has no elements.");
       page_.end_section();
       return;
     }
@@ -290,6 +344,22 @@ class TensorPage {
     page_.end_section();
   }
 
+  static Fact magnitudes(const FormatStatistics& s) {
+    if (finite_lanes(s) == 0) return {"Magnitudes", nothing_text(s)};
+    if (s.largest == 0) return {"Magnitudes", "0", "in every finite lane"};
+    return {"Magnitudes", fmt::format("{} to {}", short_number(s.smallest), short_number(s.largest)),
+            fmt::format("and {} zeros", count_text(s.zero))};
+  }
+
+  /// What stands in the place of a picture that would be empty.
+  void nothing(std::string_view title, std::string_view text) {
+    page_.body().open("p").element("b", title).text(" ").element("span", {{"class", "note"}}, text).close();
+  }
+  /// The same of lanes that have no errors, or no relative ones.
+  void nothing(std::size_t i, const FormatStatistics& s) {
+    nothing(labels_[i], finite_lanes(s) == 0 ? nothing_text(s) : "every finite lane is 0");
+  }
+
   void begin_panels(std::string_view title, const std::string& tensor, std::string_view text) {
     page_.begin_panels(title, text, labels_.size());
     heading_ = title;
@@ -308,6 +378,7 @@ class TensorPage {
 
   void relative(std::size_t i, const FormatStatistics& s) {
     const uint64 whole = std::accumulate(s.relative.begin(), s.relative.end(), uint64{0});
+    if (whole == 0) return nothing(i, s);
     ColumnChart chart{.axis = "|e| / |x|", .share_of = whole};
     Table table = share_table("|e| / |x|");
     for (std::size_t bin = 0; bin < kRelativeBins; ++bin) {
@@ -339,6 +410,11 @@ class TensorPage {
 
   void steps(std::size_t i, const FormatStatistics& s) {
     const uint64 whole = std::accumulate(s.steps.begin(), s.steps.end(), uint64{0});
+    if (whole == 0) {
+      return nothing(labels_[i], s.without_step == 0 ? nothing_text(s)
+                                                     : fmt::format("{} lanes under a scale of 0, which has no steps",
+                                                                   count_text(s.without_step)));
+    }
     ColumnChart chart{.axis = "e / step; logarithmic count of lanes"};
     Table table = share_table("e / step, around");
     uint64 inside = 0;
@@ -381,7 +457,7 @@ class TensorPage {
       // At least nine columns, so that few exponents are no walls.
       const int from = lowest - std::max(0, 8 - (highest - lowest)) / 2;
       const int to = std::max(highest, from + 8);
-      const int every = (to - from) / 9 + 1;
+      const int every = (to - from) / 6 + 1;
       for (int exponent = from; exponent <= to; ++exponent) {
         const auto found = s.exponents.find(exponent);
         chart.columns.push_back({found == s.exponents.end() ? 0 : found->second});
@@ -398,6 +474,7 @@ class TensorPage {
       table.rows.push_back({name, count_text(count), ""});
       text += fmt::format("{}{} groups with {}", text.empty() ? "" : "; ", count_text(count), name);
     }
+    if (s.exponents.empty()) return nothing(labels_[i], text);
     if (s.result.description.format->is_hif4()) {
       const uint64 lanes = s.doublings[0] + s.doublings[1] + s.doublings[2];
       text += "; micro-exponents 0, 1, 2:";
@@ -421,7 +498,7 @@ class TensorPage {
   /// A picture of the map, and a table with a row of numbers for each of its rows.
   template <typename Value>
   void map(std::size_t i, const FormatStatistics& s, std::string_view what, std::string (*number)(double),
-           const Value& value) {
+           std::string_view none, const Value& value) {
     const Map& map = s.map;
     HeatChart chart{.rows = map.rows,
                     .columns = map.columns,
@@ -453,7 +530,8 @@ class TensorPage {
       }
       table.rows.push_back(std::move(row));
     }
-    const std::string text = lowest > highest ? "no values" : fmt::format("{} to {}", number(lowest), number(highest));
+    if (lowest > highest) return nothing(labels_[i], none);
+    const std::string text = fmt::format("{} to {}", number(lowest), number(highest));
     put_heat(
         page_.body(),
         {.id = next_id(),
@@ -466,14 +544,15 @@ class TensorPage {
   }
 
   void exponent_map(std::size_t i, const FormatStatistics& s) {
-    map(i, s, "scale exponent", exponent_number, [](const Cell& cell) {
+    map(i, s, "scale exponent", exponent_number, "no scale above 0", [](const Cell& cell) {
       return cell.groups == 0 ? std::nullopt
                               : std::optional(static_cast<double>(cell.sum) / static_cast<double>(cell.groups));
     });
   }
 
   void error_map(std::size_t i, const FormatStatistics& s) {
-    map(i, s, "relative RMS error", percent_number, [](const Cell& cell) {
+    const std::string none = finite_lanes(s) == 0 ? nothing_text(s) : "every finite lane is 0";
+    map(i, s, "relative RMS error", percent_number, none, [](const Cell& cell) {
       return cell.signal == 0 ? std::nullopt : finite(100 * std::sqrt(cell.noise / cell.signal));
     });
   }
@@ -483,7 +562,8 @@ class TensorPage {
     page_.section("left-out", "Tensors left out");
     Table table{.header = {"Tensor", "Shape", "Type", "Why"}};
     for (const TensorReport* tensor : left_out_) {
-      table.rows.push_back({name_of_tensor(*tensor), shape_text(tensor->shape), tensor->dtype, tensor->reason});
+      table.rows.push_back(
+          {name_of_tensor(*tensor), shape_text(tensor->shape), name_text(tensor->dtype), tensor->reason});
     }
     put_table(page_.body(), table, "Tensors left out");
     page_.end_section();
@@ -513,6 +593,7 @@ class TensorPage {
   std::vector<const TensorReport*> measured_;
   std::vector<const TensorReport*> left_out_;
   std::vector<const TensorReport*> pictured_;
+  std::unordered_map<const TensorReport*, std::string> names_;
   Page page_;
   std::string heading_;  // above the pictures that are being drawn
   std::string tensor_;   // of which they are

@@ -1206,7 +1206,7 @@ std::span<const RuleReach> rule_reach() noexcept {
   static const auto table = [] {
     std::vector<RuleReach> rows;
     for (const RuleBreaker& b : kBreakers) {
-      RuleReach row{b.rule, {}, b.why};
+      RuleReach row{b.rule, {}, std::string(b.why)};
       for (std::size_t o = 1; b.applies != nullptr && o < isa::operation_names.size(); ++o) {
         if (b.applies(static_cast<Operation>(o))) row.operations.push_back(static_cast<Operation>(o));
       }

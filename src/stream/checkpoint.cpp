@@ -19,6 +19,7 @@
 #include "elements.hpp"
 #include "fingerprint.hpp"
 #include "guarded.hpp"
+#include "quote_text.hpp"
 #include "selection.hpp"
 
 namespace bitcube::stream {
@@ -187,8 +188,8 @@ Expected<void> CheckpointQuantizer::Impl::plan_shard(const CheckpointFile& file,
       planned.source = rounded ? options.source_type : stored;
       const auto rank = static_cast<std::int64_t>(tensor.shape.size());
       if (options.axis < -rank || options.axis >= rank) {
-        return fail(
-            fmt::format("it has {} dimensions, but no axis {}; give another axis, or exclude it", rank, options.axis));
+        return fail(fmt::format("it has {} dimension{}, but no axis {}; give another axis, or exclude it", rank,
+                                rank == 1 ? "" : "s", options.axis));
       }
       const auto axis = static_cast<std::size_t>(options.axis < 0 ? options.axis + rank : options.axis);
       auto described = describe_quantized(*planned.source, tensor.shape, axis, options.quantize);

@@ -12,6 +12,7 @@
 #include "checkpoint_files.hpp"
 #include "elements.hpp"
 #include "guarded.hpp"
+#include "quote_text.hpp"
 
 namespace bitcube::stream {
 namespace {

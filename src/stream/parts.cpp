@@ -7,6 +7,7 @@
 #include "checkpoint_files.hpp"
 #include "elements.hpp"
 #include "guarded.hpp"
+#include "quote_text.hpp"
 #include "selection.hpp"
 
 namespace bitcube::stream {

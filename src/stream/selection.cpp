@@ -6,6 +6,7 @@
 
 #include "bitcube/io/safetensors.hpp"
 #include "checkpoint_files.hpp"
+#include "quote_text.hpp"
 
 namespace bitcube::stream {
 

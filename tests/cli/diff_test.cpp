@@ -218,6 +218,94 @@ TEST(DiffCommand, RefusesWhatItCannotCompare) {
   EXPECT_TRUE(refuses({"diff", a, a, "--ulp", "-1"}, "--ulp"));
 }
 
+TEST(DiffCommand, TypesMustAgreeUnlessTheFormatIsSaid) {
+  const TempDir dir;
+  const std::vector<std::uint16_t> halves{0x3C00, 0x4000};
+  save(dir / "f16.npy", DType::kF16, {2}, halves);
+  save(dir / "u16.npy", DType::kU16, {2}, halves);
+  save(dir / "f32.npy", DType::kF32, {2}, std::vector<float>{1, 2});
+  save(dir / "i32.npy", DType::kI32, {2}, std::vector<std::int32_t>{1, 2});
+  EXPECT_TRUE(refuses({"diff", dir / "f16.npy", dir / "u16.npy"}, "has float16 elements, but"));
+  EXPECT_TRUE(refuses({"diff", dir / "f32.npy", dir / "i32.npy"}, "has int32; say with --format"));
+  EXPECT_EQ(run({"diff", dir / "f16.npy", dir / "u16.npy", "--format", "fp16"}).exit, 0);
+}
+
+TEST(DiffCommand, RefusesWhatItWouldIgnore) {
+  const TempDir dir;
+  save(dir / "a.npy", DType::kF32, {2, 2}, std::vector<float>{1, 2, 3, 4});
+  const std::string a = dir / "a.npy";
+  EXPECT_TRUE(refuses({"diff", a, a, "--bias", a}, "--bias: there is no product"));
+  EXPECT_TRUE(refuses({"diff", a, a, "--relu"}, "--relu: there is no product"));
+  EXPECT_TRUE(refuses({"diff", a, a, "--scale", "2"}, "--scale: there is no --source"));
+  EXPECT_TRUE(refuses({"diff", a, a, "--round", "rna"}, "--round: there is no --from-array"));
+  EXPECT_TRUE(refuses({"diff", a, a, "--sat"}, "--sat: there is no --from-array"));
+  EXPECT_TRUE(refuses({"diff", a, a, "--to", "fp32"}, "--to: there is no --from-array"));
+  EXPECT_TRUE(refuses({"diff", a, a, "--source-type", "bf16"}, "--source-type: there is no --source"));
+  EXPECT_TRUE(refuses({"diff", a, a, "--tensor-scale"}, "--tensor-scale: there is no --source"));
+  EXPECT_TRUE(refuses({"diff", a, a, "--from-array", a, "--to", "fp32", "--relu"}, "--relu: there is no product"));
+  EXPECT_TRUE(refuses({"diff", a, a, "--from-array", a}, "--to is missing"));
+  for (const char* const bad : {"nan", "inf", "-1", "one"}) {
+    EXPECT_TRUE(refuses({"diff", a, a, "--atol", bad}, "is no finite number from 0"));
+    EXPECT_TRUE(refuses({"diff", a, a, "--rtol", bad}, "is no finite number from 0"));
+  }
+  EXPECT_TRUE(refuses({"diff", a, dir / "x.bin:u8:777"}, "'u8' is no type of elements; those are bool, int8"));
+}
+
+TEST(DiffCommand, SourcesThatWereRoundedFirst) {
+  const TempDir dir;
+  const std::string golden = dir / "golden.safetensors";
+  const std::string dut = dir / "dut.safetensors";
+  const auto quantize = [&](const std::string& to, const Arguments& more) {
+    Arguments arguments{"quantize", kWeights, "-o", to, "--format", "mxfp8-e4m3", "--axis", "0"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments).exit;
+  };
+  ASSERT_EQ(quantize(golden, {"--source-type", "bf16"}), 0);
+  ASSERT_EQ(quantize(dut, {"--source-type", "bf16", "--scale", "rceil"}), 0);
+  for (const Arguments& more : {Arguments{}, Arguments{"--source-type", "bf16"}}) {
+    Arguments arguments{"diff", golden, dut, "--source", kWeights, "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome o = run(arguments);
+    EXPECT_EQ(o.exit, 1) << o.err;
+    EXPECT_EQ(first_diagnosis(o), "complete scale-rule");
+    EXPECT_EQ(o.json()["golden_faults"], 0);
+    EXPECT_NE(o.json()["explain"].get<std::string>().find("--source-type BF16"), std::string::npos) << o.out;
+  }
+}
+
+TEST(DiffCommand, ScalesWhoseShapeIsTransposed) {
+  const TempDir dir;
+  write_text(dir / "c.bin", std::string(256, 'x'));
+  std::vector<std::uint32_t> scales(8);
+  std::vector<std::uint32_t> transposed(8);
+  for (std::size_t i = 0; i < 8; ++i) {
+    scales[i] = static_cast<std::uint32_t>(i * 0x01234567U);
+    transposed[i % 4 * 2 + i / 4] = scales[i];
+  }
+  save(dir / "g.npy", DType::kU32, {2, 4}, scales);
+  save(dir / "d.npy", DType::kU32, {4, 2}, transposed);
+  const Outcome o = run({"diff", dir / "c.bin", dir / "c.bin", "--format", "hif4", "--shape", "2x256", "--scales",
+                         dir / "g.npy", dir / "d.npy", "--json"});
+  EXPECT_EQ(o.exit, 1) << o.err;
+  EXPECT_EQ(first_diagnosis(o), "complete scales-transposed");
+}
+
+TEST(DiffCommand, TheCommandThatExplainsIsOneLineForAShell) {
+  const TempDir dir;
+  const std::string directory = dir / "the operands of a product that has a rather long name, and a 'quote' in it";
+  std::filesystem::create_directory(directory);
+  const std::string a = directory + "/a.npy";
+  save(a, DType::kF32, {2, 2}, std::vector<float>{1, 2, 3, 4});
+  save(dir / "g.npy", DType::kF32, {2, 2}, std::vector<float>{7, 10, 15, 22});
+  save(dir / "d.npy", DType::kF32, {2, 2}, std::vector<float>{7, 10, 15, 23});
+  const Outcome o = run({"diff", dir / "g.npy", dir / "d.npy", "--a", a, "--b", a});
+  EXPECT_EQ(o.exit, 1) << o.err;
+  std::string quoted = "'";
+  for (const char c : a) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  quoted += "'";
+  EXPECT_TRUE(o.out.ends_with("bitcube explain matmul " + quoted + " " + quoted + " --at 1,1\n")) << o.out;
+}
+
 TEST(DiffCommand, ListsEveryHypothesis) {
   const Outcome text = run({"diff", "--list"});
   EXPECT_TRUE(succeeds(text));

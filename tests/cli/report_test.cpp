@@ -102,7 +102,7 @@ TEST_F(ReportProgram, NamesOfStrangersAreText) {
   ASSERT_TRUE(succeeds(run({"report", file, "-o", path("r.html")})));
   EXPECT_EQ(page().find('\xFF'), std::string::npos);
   EXPECT_EQ(page().find('\x01'), std::string::npos);
-  EXPECT_NE(page().find("a\xEF\xBF\xBD\xEF\xBF\xBD.npy"), std::string::npos);
+  EXPECT_NE(page().find("a\\ufffd\\u0001.npy"), std::string::npos);
 }
 
 TEST_F(ReportProgram, TensorsOfCheckpointsAreSelected) {
@@ -143,11 +143,102 @@ TEST_F(ReportProgram, OnlyTheWorstTensorsHavePictures) {
   EXPECT_NE(page().find("Pictures of their own have the 2 tensors"), std::string::npos);
 }
 
+/// The texts of the labels of the rows in the first picture.
+std::vector<std::string> row_labels(const std::string& page) {
+  const std::string svg = page.substr(page.find("<svg"), page.find("</svg>") - page.find("<svg"));
+  std::vector<std::string> out;
+  for (std::size_t at = svg.find("class=\"over\">"); at != std::string::npos;
+       at = svg.find("class=\"over\">", at + 1)) {
+    const std::size_t from = at + std::string_view("class=\"over\">").size();
+    std::string label = svg.substr(from, svg.find("</text>", from) - from);
+    if (const std::size_t title = label.find("</title>"); title != std::string::npos) label = label.substr(title + 8);
+    out.push_back(label);
+  }
+  return out;
+}
+
+TEST_F(ReportProgram, LabelsTellLayersApart) {
+  std::vector<TestTensor> tensors;
+  for (int i = 0; i < 30; ++i) {
+    tensors.push_back({fmt::format("model.language_model.layers.{}.self_attn.out_proj.weight", i), "F32", {2, 64}});
+  }
+  write_checkpoint(path("in.safetensors"), tensors);
+  ASSERT_TRUE(
+      succeeds(run({"report", path("in.safetensors"), "--formats", "mxfp4", "--min-dim", "1", "-o", path("r.html")})));
+  std::vector<std::string> labels = row_labels(page());
+  ASSERT_EQ(labels.size(), 30U);
+  EXPECT_EQ(labels[0], "…layers.0.self_attn.out_proj.weight");
+  std::ranges::sort(labels);
+  EXPECT_EQ(std::ranges::unique(labels).size(), 0U);
+  // The whole name is there, for a pointer that rests on it.
+  EXPECT_NE(page().find("<title>model.language_model.layers.17.self_attn.out_proj.weight</title>"), std::string::npos);
+  // The links of the contents, which are narrower.
+  const std::string contents = page().substr(page().find("<nav"), page().find("</nav>") - page().find("<nav"));
+  std::size_t links = 0;
+  for (int i = 0; i < 30; ++i) links += occurrences(contents, fmt::format("<bdi>…layers.{}.self_attn…</bdi>", i));
+  EXPECT_EQ(links, 12U);
+  EXPECT_EQ(occurrences(contents, ".self_attn.out_proj.weight\">"), 12U);
+}
+
+TEST_F(ReportProgram, WhereThereIsNothingThereIsNoPicture) {
+  const auto make = [&](const Arguments& inputs) {
+    Arguments arguments{"report", "--formats", "hif4,mxfp4", "-o", path("r.html")};
+    arguments.insert(arguments.end(), inputs.begin(), inputs.end());
+    EXPECT_TRUE(succeeds(run(arguments)));
+    return page();
+  };
+  save(path("nan.npy"), DType::kF32, {4, 64}, std::vector<float>(256, std::nanf("")));
+  save(path("empty.npy"), DType::kF32, {0, 64}, std::vector<float>());
+  save(path("ones.npy"), DType::kF32, {4, 64}, std::vector<float>(256, 1));
+  save(path("zeros.npy"), DType::kF32, {4, 64}, std::vector<float>(256, 0));
+  const std::string nan = make({path("nan.npy")});
+  EXPECT_EQ(occurrences(nan, "<svg"), 0U);
+  EXPECT_NE(nan.find("<dt>Magnitudes</dt><dd><bdi>no finite lanes</bdi>"), std::string::npos);
+  EXPECT_EQ(nan.find("mean 0"), std::string::npos);
+  EXPECT_EQ(nan.find("within half a step"), std::string::npos);
+  EXPECT_NE(nan.find("4 groups with scale NaN"), std::string::npos);
+  const std::string empty = make({path("empty.npy")});
+  EXPECT_EQ(occurrences(empty, "<svg"), 0U);
+  EXPECT_NE(empty.find("<dt>Magnitudes</dt><dd><bdi>no lanes</bdi>"), std::string::npos);
+  EXPECT_EQ(empty.find("0 %"), std::string::npos);
+  // Beside others they have a row that says so.
+  const std::string both = make({path("nan.npy"), path("empty.npy"), path("ones.npy")});
+  EXPECT_EQ(occurrences(both, ">no finite lanes</text>"), 3U);
+  EXPECT_EQ(occurrences(both, ">no lanes</text>"), 3U);
+  EXPECT_EQ(occurrences(both, "<svg"), 3U + 10);
+  // Zeros have errors in steps and scales only.
+  const std::string zeros = make({path("zeros.npy")});
+  EXPECT_EQ(occurrences(zeros, "every finite lane is 0"), 4U);
+  EXPECT_NE(zeros.find("<dt>Magnitudes</dt><dd><bdi>0</bdi> <span class=\"note\">in every finite lane"),
+            std::string::npos);
+}
+
+TEST_F(ReportProgram, NamesThatCannotBeSeenAreQuoted) {
+  write_checkpoint(path("in.safetensors"), {{"", "F32", {64, 64}},
+                                            {"a\x01", "F32", {64, 64}},
+                                            {"a\x02", "F32", {64, 64}},
+                                            {"right \u202E left", "F32", {64, 64}},
+                                            {"\u2067small", "F32", {4, 4}}});
+  const Outcome outcome = run({"report", path("in.safetensors"), "--formats", "mxfp4", "-o", path("r.html")});
+  ASSERT_TRUE(succeeds(outcome));
+  for (const std::string name : {R"("")", R"("a\u0001")", R"("a\u0002")", R"("right \u202e left")"}) {
+    EXPECT_NE(outcome.out.find(name), std::string::npos) << name;
+    std::string shown = name;
+    for (std::size_t at = 0; (at = shown.find('"', at)) != std::string::npos;) shown.replace(at, 1, "&quot;");
+    EXPECT_NE(page().find("<th scope=\"row\"><bdi>" + shown + "</bdi>"), std::string::npos) << shown;
+    EXPECT_NE(page().find("<a href=\"#t"), std::string::npos);
+    EXPECT_EQ(occurrences(page(), "<bdi>" + shown + "</bdi></a>"), 1U) << shown;
+  }
+  EXPECT_NE(page().find("<bdi>&quot;\\u2067small&quot;</bdi>"), std::string::npos);
+  EXPECT_EQ(page().find("\u202E"), std::string::npos);
+  EXPECT_EQ(page().find("<bdi></bdi>"), std::string::npos);
+}
+
 TEST_F(ReportProgram, AnEmptyTensorAndZeros) {
   save(path("empty.npy"), DType::kF32, {0, 64}, std::vector<float>());
   save(path("zeros.npy"), DType::kF64, {3, 70}, std::vector<double>(210));
   ASSERT_TRUE(succeeds(run({"report", path("empty.npy"), path("zeros.npy"), "-o", path("r.html")})));
-  EXPECT_NE(page().find("It has no elements."), std::string::npos);
+  EXPECT_NE(page().find("no lanes"), std::string::npos);
   EXPECT_EQ(page().find("nan"), std::string::npos);
 }
 
@@ -189,6 +280,9 @@ TEST_F(ReportProgram, TwoResults) {
   EXPECT_EQ(without_command(other), without_command(text));
   EXPECT_NE(other.find("<span>diff</span>"), std::string::npos);
 
+  // 1.5 and -1.5 are 2 * 0x3FC00000 apart.
+  EXPECT_NE(text.find("up to 2,139,095,040 ulp"), std::string::npos);
+
   EXPECT_TRUE(succeeds(run({"diff", path("g.npy"), path("g.npy"), "--report", path("s.html")})));
   EXPECT_NE(read_text(path("s.html")).find("the same bits"), std::string::npos);
   EXPECT_TRUE(refuses({"report", "--golden", path("g.npy"), "-o", path("r.html")}, "give both"));
@@ -221,7 +315,8 @@ TEST_F(ReportProgram, WhatIsWrongIsSaidBeforeAnythingIsWritten) {
   no({w, "--exclude", "w2"}, "no tensor is selected");
   no({path("none.npy")}, "none.npy");
   save(path("ints.npy"), DType::kI32, {4}, std::vector<std::int32_t>(4));
-  no({path("ints.npy")}, "no tensor is selected");
+  no({path("ints.npy")}, "ints.npy: int32 elements; accepted are float16, float32, float64, bfloat16, uint16");
+  no({w, path("ints.npy")}, "ints.npy: int32 elements; accepted are");
   EXPECT_TRUE(refuses({"report", w, "-o", w}, "is also an input"));
   EXPECT_TRUE(refuses({"report", w}, "--output is required"));
 }

@@ -144,6 +144,7 @@ TEST(Compare, CountsAgreeWithALoop) {
   std::vector<uint64> columns(1000);
   std::array<uint64, difference_classes.size()> classes{};
   std::vector<uint64> ulps(33);
+  uint64 most = 0;
   std::vector<uint64> first;
   for (uint64 i = 0; i < 300 * 1000; ++i) {
     std::uint32_t g = 0;
@@ -159,6 +160,7 @@ TEST(Compare, CountsAgreeWithALoop) {
       const std::int64_t p = (g >> 31) != 0 ? -static_cast<std::int64_t>(g & 0x7FFFFFFF) : g;
       const std::int64_t q = (d >> 31) != 0 ? -static_cast<std::int64_t>(d & 0x7FFFFFFF) : d;
       uint64 distance = static_cast<uint64>(std::abs(p - q));
+      most = std::max(most, distance);
       unsigned bin = 0;
       for (; distance != 0; distance /= 2) ++bin;
       ++ulps[bin];
@@ -176,6 +178,7 @@ TEST(Compare, CountsAgreeWithALoop) {
   EXPECT_EQ(c.rows_touched,
             static_cast<uint64>(std::count_if(rows.begin(), rows.end(), [](uint64 n) { return n != 0; })));
   for (std::size_t i = 0; i < c.ulps.size(); ++i) EXPECT_EQ(c.ulps[i].count, ulps[i]) << i;
+  EXPECT_EQ(c.most_ulps, most);
   ASSERT_EQ(c.first.size(), 20U);
   for (std::size_t i = 0; i < 20; ++i) {
     EXPECT_EQ(c.first[i].index, first[i]);

@@ -340,6 +340,13 @@ std::vector<Case> single_faults() {
   });
 
   add("scale-step", "mxfp4", [=] { return quantized("mxfp4", true, step_scales); });
+  add("scale-step", "lanes_as_they_were", [=] {
+    return quantized("mxfp4", true, [](Quantization& q) {
+      for (std::size_t g = 0; g < q.dut.scales.size(); g += 7) {
+        q.dut.scales[g] = static_cast<std::byte>(std::to_integer<unsigned>(q.dut.scales[g]) + 1);
+      }
+    });
+  });
   add("scale-step", "scales_alone", [=] {
     return quantized("mxfp4", false, [](Quantization& q) {
       for (std::size_t g = 0; g < q.dut.scales.size(); g += 7) {
@@ -425,6 +432,20 @@ std::vector<Case> single_faults() {
       auto sums = p.accumulate_with(p.a, p.b, {});
       for (float& x : sums) x *= 0.25F;
       p.dut = fp32_bytes(add_rows(sums, p.bias));
+    });
+  });
+  add("bias-scaling", "after_postprocess_with_offset", [=] {
+    return product("mxfp4", [](Product& p) {
+      p.scale_by("QF322B8_PRE", 8.0, -3);
+      p.post.saturate = true;
+      for (float& x : p.bias) x = std::nearbyint(x * 4000.0F);
+      p.dut.clear();
+      const auto sums = p.accumulate_with(p.a, p.b, {});
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        const double y = std::nearbyint(static_cast<double>(sums[i]) * 8 + static_cast<double>(p.bias[i % 64]));
+        const double between = std::clamp(y, -256.0, 255.0) - 3;
+        p.dut.push_back(static_cast<std::byte>(static_cast<int>(std::clamp(between, -128.0, 127.0))));
+      }
     });
   });
   add("bias-scaling", "before_group_scales", [=] {
@@ -536,6 +557,20 @@ std::vector<Case> single_faults() {
                                    {}};
     return must_diff(inputs);
   });
+  for (const int offset : {0, 3}) {
+    add("saturation", "wraps_with_offset_" + std::to_string(offset), [=] {
+      return product("mxfp4", [=](Product& p) {
+        p.with_bias = false;
+        p.scale_by("QF322B8_PRE", 128.0, offset);
+        p.post.saturate = true;
+        p.dut.clear();
+        for (const float x : p.sums()) {
+          const auto y = static_cast<std::int64_t>(std::nearbyint(static_cast<double>(x) * 128)) + offset;
+          p.dut.push_back(static_cast<std::byte>(static_cast<std::uint8_t>(y)));
+        }
+      });
+    });
+  }
   add("relu-after", "with_offset", [=] {
     return product("hif4", [](Product& p) {
       p.scale_by("QF322B8_PRE", 4.0, -5);
@@ -617,6 +652,32 @@ std::vector<Case> double_faults() {
       swap_nibbles(q.dut.codes);
       swap_words(q.dut.scales, 4);
     });
+  });
+  add({"byte-order", "micro-bit-order"}, "micro_exponents_then_bytes", [=] {
+    return quantized("hif4", [](Quantization& q) {
+      reverse_micro_exponents(q.dut.scales);
+      swap_words(q.dut.scales, 4);
+    });
+  });
+  add({"byte-order", "micro-bit-order"}, "bytes_then_micro_exponents", [=] {
+    return quantized("hif4", [](Quantization& q) {
+      swap_words(q.dut.scales, 4);
+      reverse_micro_exponents(q.dut.scales);
+    });
+  });
+  add({"byte-order", "micro-bit-order"}, "micro_exponents_then_bytes_of_B", [=] {
+    return product("hif4", [](Product& p) {
+      QuantizedTensor wrong = p.b;
+      reverse_micro_exponents(wrong.scales);
+      swap_words(wrong.scales, 4);
+      p.dut = fp32_bytes(p.accumulate_with(p.a, wrong, p.with_addends({})));
+    });
+  });
+  add({"transposed", "layout"}, "transposed_in_NZ", [=] {
+    Alone a = weights_alone(fp16);
+    transpose(a.dut, 784, 256, 2);
+    a.dut = as_nz(a.dut, 784, 256, 2);
+    return a.run();
   });
   add({"micro-bit-order", "scales-transposed"}, "micro_exponents_transposed", [=] {
     return quantized("hif4", [](Quantization& q) {
@@ -887,6 +948,115 @@ TEST(Diff, SaysThatGoldenIsNotWhatTheInputsGive) {
   ASSERT_EQ(d.warnings.size(), 1U);
   EXPECT_NE(d.warnings[0].find("GOLDEN is not what bitcube computes"), std::string::npos);
   EXPECT_NE(d.warnings[0].find("DUT is, bit for bit"), std::string::npos);
+}
+
+TEST(Diff, ExplainsTheFaultOfGolden) {
+  Conversion c;
+  c.golden = c.convert_with(rounded(Rounding::rna));
+  c.dut = c.convert_with({});
+  const Diff d = c.run();
+  EXPECT_TRUE(d.golden_is_wrong());
+  EXPECT_EQ(d.dut_faults, uint64{0});
+  ASSERT_FALSE(d.diagnoses.empty());
+  EXPECT_EQ(d.diagnoses[0].ids, Ids{"tie-rule"}) << report(d);
+  EXPECT_EQ(d.diagnoses[0].certainty, Certainty::complete);
+  EXPECT_TRUE(d.diagnoses[0].in_golden);
+  EXPECT_NE(report(d).find("in GOLDEN: other tie rule: RNA instead of RNE"), std::string::npos) << report(d);
+}
+
+TEST(Diff, AFaultWithoutEffectExplainsNothing) {
+  // Nothing overflows, so DUT is also what saturation gives: that is no reason why GOLDEN's noise differs from it.
+  Product p;
+  p.scale_by("QF322B8_PRE", 0.25);
+  const Bytes right = p.golden();
+  Bytes noisy = right;
+  std::mt19937 random(7);
+  for (int i = 0; i < 40; ++i) noisy[random() % noisy.size()] ^= std::byte{1} << (random() % 8);
+  const auto run = [&](const Bytes& golden, const Bytes& dut) {
+    DiffInputs inputs;
+    inputs.parts.push_back(part("result", PartRole::result, format_of(DataType::s8), {p.rows, p.columns}, golden, dut));
+    inputs.product =
+        ProductInputs{*quantized_operand(Side::a, p.a), *quantized_operand(Side::b, p.b), p.with_addends({}), p.post};
+    return must_diff(inputs);
+  };
+  const Diff swapped = run(noisy, right);
+  EXPECT_TRUE(swapped.golden_is_wrong());
+  EXPECT_TRUE(swapped.diagnoses.empty()) << report(swapped);
+  EXPECT_NE(report(swapped).find("GOLDEN is not what bitcube computes from these inputs, and DUT is"),
+            std::string::npos)
+      << report(swapped);
+  // DUT has an element of noise too, which the other prediction does not have either.
+  Bytes dut = right;
+  dut[5] ^= std::byte{1};
+  const Diff both = run(noisy, dut);
+  EXPECT_TRUE(both.diagnoses.empty()) << report(both);
+}
+
+TEST(Diff, AWrongElementIsNoPairOfFaults) {
+  const std::vector<std::uint16_t> source{0x3F81, 0x3E99, 0xBF12, 0x4048, 0x3C11, 0x3FA7};
+  for (std::size_t at = 0; at < source.size(); ++at) {
+    for (unsigned wrong = 1; wrong < 256; wrong += 6) {
+      Conversion c;
+      c.source = bytes_of(source);
+      c.shape = {source.size()};
+      c.dut = c.convert_with({});
+      c.dut[at] ^= static_cast<std::byte>(wrong);
+      for (const Diagnosis& g : c.run().diagnoses) {
+        EXPECT_FALSE(g.certainty == Certainty::complete && g.ids.size() == 2) << at << " " << wrong << " " << g.title;
+      }
+    }
+  }
+  // What is fitted to the element fits it.
+  Alone a;
+  a.shape = {16};
+  std::vector<float> words(16);
+  words[3] = 1.5F;
+  a.golden = bytes_of(words);
+  words[3] = 12.0F;
+  a.dut = bytes_of(words);
+  const Diff d = a.run();
+  ASSERT_FALSE(d.diagnoses.empty());
+  for (const Diagnosis& g : d.diagnoses) EXPECT_EQ(g.certainty, Certainty::hint) << g.title;
+  EXPECT_EQ(d.diagnoses[0].ids, Ids{"factor"});
+}
+
+TEST(Diff, HintsDoNotContradictTheData) {
+  const auto titles = [](const Diff& d) {
+    std::string text;
+    for (const Diagnosis& g : d.diagnoses) text += g.title + "; ";
+    return text;
+  };
+  // Zeros that became negative: a ReLU that is missing is no reason, since GOLDEN has negative values.
+  Alone a = weights_alone(fp32);
+  auto words = words_of<float>(a.golden);
+  for (std::size_t i = 0; i < words.size(); i += 3) words[i] = 0;
+  a.golden = bytes_of(words);
+  for (std::size_t i = 0; i < words.size(); i += 3) words[i] = -0.25F - static_cast<float>(i % 7);
+  a.dut = bytes_of(words);
+  EXPECT_EQ(titles(a.run()).find("left out"), std::string::npos) << titles(a.run());
+  // Half of all codes differ in the last bit, which is always 1 in DUT.
+  a = weights_alone(e4m3);
+  for (std::byte& b : a.dut) b |= std::byte{1};
+  EXPECT_EQ(titles(a.run()).find("tie"), std::string::npos) << titles(a.run());
+}
+
+TEST(Diff, NoOffsetIsNoFault) {
+  const auto tried = [](int offset) {
+    Product p("mxfp4");
+    p.scale_by("QF322B8_PRE", 8.0, offset);
+    const Bytes golden = p.golden();
+    p.dut = golden;
+    p.dut[0] ^= std::byte{4};
+    DiffInputs inputs;
+    inputs.parts.push_back(
+        part("result", PartRole::result, format_of(DataType::s8), {p.rows, p.columns}, golden, p.dut));
+    inputs.product =
+        ProductInputs{*quantized_operand(Side::a, p.a), *quantized_operand(Side::b, p.b), p.with_addends({}), p.post};
+    DiffOptions alone;
+    alone.pairs = false;
+    return diff(inputs, alone)->tried;
+  };
+  EXPECT_EQ(tried(3), tried(0) + 2);  // it is neither left out nor added too early
 }
 
 TEST(Diff, CountsStepsOfScales) {

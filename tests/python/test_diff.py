@@ -79,6 +79,35 @@ def test_tolerances():
     assert not bitcube.diff(golden, dut + np.float32(1), rtol=0.1, atol=0.1).passes
 
 
+def test_sources_that_were_rounded_first(weights):
+    golden = bitcube.quantize(weights, "mxfp8-e4m3", axis=0, source_type="bf16")
+    dut = bitcube.quantize(weights, "mxfp8-e4m3", axis=0, source_type="bf16", scale="rceil")
+    for source_type in (None, "bf16"):
+        d = bitcube.diff(golden, dut, source=weights, source_type=source_type)
+        assert d.golden_faults == 0
+        assert d.diagnoses[0].ids == ("scale-rule", ) and not d.diagnoses[0].in_golden
+    assert bitcube.diff(golden, dut, source=weights, source_type="fp32").golden_faults > 0
+
+
+def test_the_fault_of_golden():
+    images = np.load(DATA / "images.npy")
+    golden, _ = bitcube.convert(images, to="e4m3", rounding="RNA")
+    d = bitcube.diff(golden, bitcube.convert(images, to="e4m3")[0], "e4m3", from_array=images)
+    assert d.diagnoses[0].in_golden and d.diagnoses[0].ids == ("tie-rule", )
+
+
+def test_what_would_be_ignored():
+    x = np.float32([1, 2, 3, 4])
+    for argument in ({"bias": x}, {"relu": True}, {"scale": 2}, {"a_type": "bf16"}, {"accumulate": "exact"},
+                     {"from_": "fp32"}, {"source_type": "bf16"}, {"rounding": "RNA"}, {"saturate": True},
+                     {"profile": "ocp"}):
+        with pytest.raises(ValueError, match=f"{next(iter(argument))}: it belongs to"):
+            bitcube.diff(x, x, **argument)
+    with pytest.raises(ValueError, match="dut: int32 of shape"):
+        bitcube.diff(x, x.view(np.int32))
+    assert not bitcube.diff(x, x.view(np.int32), "fp32")
+
+
 def test_errors():
     x = np.zeros(4, np.float32)
     with pytest.raises(ValueError, match="dut: float32 of shape"):
@@ -89,7 +118,7 @@ def test_errors():
         bitcube.diff(x, x, a=np.zeros((2, 2), np.float32))
     with pytest.raises(ValueError, match="give those of one"):
         bitcube.diff(x, x, from_array=x, a=x, b=x)
-    with pytest.raises(ValueError, match="source has"):
+    with pytest.raises(ValueError, match="from_array: shape"):
         bitcube.diff(x, x, from_array=x[:2])
     with pytest.raises(TypeError, match="another one"):
         bitcube.diff(bitcube.quantize(np.ones((2, 64), np.float32), "hif4"), x)

@@ -1,11 +1,13 @@
 // Markup of any text, and pictures that show their numbers.
 #include "report/charts.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdio>
 
+#include "quote_text.hpp"
 #include "report/markup.hpp"
 
 namespace bitcube::report {
@@ -44,6 +46,51 @@ TEST(Markup, ShortensInTheMiddle) {
   EXPECT_EQ(shorten_text("abcdefg", 6), "ab…efg");
   EXPECT_EQ(shorten_text("äöüßäöü", 4), "ä…öü");
   EXPECT_EQ(shorten_text("a\xFFz", 3), "a" + kBad + "z");
+}
+
+TEST(Markup, LabelsAreDifferent) {
+  const auto labels = [](const std::vector<std::string>& names, std::size_t most) {
+    return distinct_labels(names, most);
+  };
+  using Labels = std::vector<std::string>;
+  EXPECT_EQ(labels({}, 10), Labels());
+  EXPECT_EQ(labels({"a.b", "a.c"}, 10), (Labels{"a.b", "a.c"}));
+  EXPECT_EQ(labels({"model.layers.0.out.weight", "model.layers.11.out.weight"}, 14),
+            (Labels{"…layers.0.out…", "…11.out.weight"}));
+  // Some share more than all do.
+  EXPECT_EQ(
+      labels({"model.language.layers.0.self.out.weight", "model.language.layers.1.self.out.weight", "head.weight"}, 14),
+      (Labels{"…0.self.out…", "…1.self.out…", "head.weight"}));
+  // One that ends where the other goes on.
+  EXPECT_EQ(labels({"aaaaaaaa.bbbbbbbb", "aaaaaaaa.bbbbbbbb.c"}, 11), (Labels{"…bbbbbbbb", "…bbbbbbbb.c"}));
+  EXPECT_EQ(labels({"same", "same", "same"}, 10), (Labels{"same", "same #2", "same #3"}));
+  EXPECT_EQ(labels({"same", "same", "same #2"}, 10), (Labels{"same", "same #3", "same #2"}));
+  const Labels long_words = labels({"aaaaaaaaaa1bbbbbbbbbb", "aaaaaaaaaa2bbbbbbbbbb"}, 10);
+  EXPECT_EQ(long_words, (Labels{"aaaa…bbbbb", "aaa…bbb #2"}));
+}
+
+TEST(Names, AreQuotedWhereTheyCannotBeSeen) {
+  EXPECT_EQ(name_text("layer.0 \xC3\xA9\xE2\x98\x83"), "layer.0 \xC3\xA9\xE2\x98\x83");
+  EXPECT_EQ(name_text(""), R"("")");
+  EXPECT_EQ(name_text(" a"), R"(" a")");
+  EXPECT_EQ(name_text("a "), R"("a ")");
+  EXPECT_EQ(name_text("\"a\""), R"("\"a\"")");
+  EXPECT_EQ(name_text(std::string_view("a\0b", 3)), R"("a\u0000b")");
+  EXPECT_EQ(name_text("a\x7F"), R"("a\u007f")");
+  EXPECT_EQ(name_text("a\xC2\x85"), R"("a\u0085")");
+  EXPECT_EQ(name_text("a\xC2\xA0z"), "a\xC2\xA0z");
+  for (const int code : {0x061C, 0x200E, 0x200F, 0x2028, 0x2029, 0x202A, 0x202E, 0x2066, 0x2069, 0xFEFF}) {
+    std::string name = "a";
+    if (code < 0x800) {
+      name += {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 0x3F))};
+    } else {
+      name += {static_cast<char>(0xE0 | code >> 12), static_cast<char>(0x80 | (code >> 6 & 0x3F)),
+               static_cast<char>(0x80 | (code & 0x3F))};
+    }
+    EXPECT_EQ(name_text(name), fmt::format("\"a\\u{:04x}\"", code));
+    EXPECT_EQ(quote_text(name), fmt::format("\"a\\u{:04x}\"", code));
+  }
+  EXPECT_EQ(name_text("abcdef", 3), "\"abc\"...");
 }
 
 TEST(Numbers, AreReadable) {

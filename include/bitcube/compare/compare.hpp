@@ -148,6 +148,7 @@ struct Comparison {
   uint64 mismatches = 0;  // elements of different bits
   std::array<uint64, difference_classes.size()> classes{};
   std::vector<UlpBin> ulps{};       // of all pairs that have a distance; empty bins at the end are left out
+  uint64 most_ulps = 0;             // the greatest of these distances
   std::optional<uint64> outside{};  // mismatches that no tolerance allows; only where one was asked for
   std::vector<Mismatch> first{};
   std::vector<Mismatch> worst{};  // wildest class, then most ulp, then first

@@ -88,6 +88,7 @@ struct Diagnosis {
   std::string detail{};                          // a sentence on what was found, or empty
   std::string remedy{};                          // what to look at, or what to give so that it can be told for certain
   std::vector<std::string> indistinguishable{};  // titles of others with the same prediction on this data
+  bool in_golden = false;                        // the fault is GOLDEN's: DUT is what the inputs give
 };
 
 struct DiffOptions {
@@ -102,16 +103,19 @@ struct Diff {
   std::vector<Diagnosis> diagnoses{};     // best first; empty if nothing differs, or nothing explains it
   std::vector<std::string> warnings{};    // trivial results, a GOLDEN that is not what the inputs give
   std::optional<uint64> golden_faults{};  // elements of GOLDEN that are not what the inputs give; only with inputs
+  std::optional<uint64> dut_faults{};     // the same of DUT
   uint64 tried = 0;                       // hypotheses and pairs of them
   std::string explain_command{};          // what to run next on the first mismatch, if the caller said so
 
   bool equal() const noexcept;
   bool passes() const noexcept;
   uint64 mismatches() const noexcept;
+  /// The inputs give DUT, and not GOLDEN.
+  bool golden_is_wrong() const noexcept { return golden_faults.value_or(0) != 0 && dut_faults == uint64{0}; }
 };
 
-/// Compares all parts and, where they differ, looks for the reason. Errors: as compare(), and inputs that do not fit
-/// the parts.
+/// Compares all parts and, where they differ, looks for the reason; where the inputs give DUT and not GOLDEN, for that
+/// of GOLDEN. Errors: as compare(), and inputs that do not fit the parts.
 Expected<Diff> diff(const DiffInputs& inputs, const DiffOptions& options = {});
 
 /// The report: its text for people and its JSON are made from it.

@@ -56,8 +56,13 @@ export class Chromium {
     const { targetId } = await this.send('Target.createTarget', { url: 'about:blank' });
     const { sessionId } = await this.send('Target.attachToTarget', { targetId, flatten: true });
     const events = [];
-    this.listeners.push(message => { if (message.sessionId === sessionId) events.push(message); });
-    return { events, send: (method, params) => this.send(method, params, sessionId) };
+    const listener = message => { if (message.sessionId === sessionId) events.push(message); };
+    this.listeners.push(listener);
+    return { events, send: (method, params) => this.send(method, params, sessionId),
+      close: async () => {
+        this.listeners.splice(this.listeners.indexOf(listener), 1);
+        await this.send('Target.closeTarget', { targetId });
+      } };
   }
 
   async close() {

@@ -17,8 +17,12 @@ tensors = {
     "huge": random.normal(size=(4, 64)) * 1e30,
     "tiny": random.normal(size=(4, 64)) * 1e-40,
     "scalar": np.float32(1),
+    "": random.normal(size=(4, 64)),
+    "nan": np.full((4, 64), np.nan),
+    "empty": np.zeros((0, 64)),
+    "long" * 700: random.normal(size=(4, 64)),
 }
-tensors |= {f"layer.{i}.weight": random.normal(size=(2, 64)) for i in range(45)}
+tensors |= {f"model.language_model.layers.{i}.self_attn.out_proj.weight": random.normal(size=(2, 64)) for i in range(45)}
 header, data = {}, b""
 for name, values in tensors.items():
     values = np.asarray(values, dtype=np.float32)
