@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import operator
 import os
 from typing import Any, Optional, Tuple, Union
@@ -21,23 +22,42 @@ _NATIVE = {
 }
 
 
-def encoded_path(path: Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]) -> bytes:
+def encoded_path(path: Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"], argument: str = "path") -> bytes:
     """What the system calls a path. One with a NUL would end there, and name another file."""
-    encoded = os.fsencode(path)
+    try:
+        encoded = os.fsencode(path)
+    except TypeError:
+        raise TypeError(f"{argument}: a str, bytes or path, not {type(path).__name__}") from None
+    except UnicodeEncodeError:
+        raise ValueError(f"{argument}: {path!r} has a character that no file name has") from None
     if b"\0" in encoded:
-        raise ValueError(f"path: {path!r} has a NUL character in it")
+        raise ValueError(f"{argument}: {path!r} has a NUL character in it")
     return encoded
 
 
 def format_named(argument: str, name: Any) -> Format:
-    if not isinstance(name, str):
-        raise TypeError(f"{argument}: a format is named by a str, not by {type(name).__name__}")
-    return _FORMATS[_bitcube.format(argument, name)["name"]]
+    return _FORMATS[_bitcube.format(argument, text(name, argument))["name"]]
+
+
+def array_of(x: Any, argument: str) -> Array:
+    """numpy.asarray(), which would read what a mask hides."""
+    if _is_masked(x):
+        raise ValueError(f"{argument}: masked arrays are not supported; fill them with {argument}.filled(...)")
+    try:
+        return np.asarray(x)
+    except ValueError as fault:
+        raise ValueError(f"{argument}: {fault}") from None
+
+
+def _is_masked(x: Any) -> bool:
+    if isinstance(x, (list, tuple)):
+        return any(_is_masked(part) for part in x)
+    return isinstance(x, np.ma.MaskedArray)
 
 
 def words(x: Any, argument: str) -> Tuple[Array, str]:
     """The array in C order and little-endian, and the name of its dtype; bfloat16 of ml_dtypes as uint16."""
-    array = np.asarray(x)
+    array = array_of(x, argument)
     name = array.dtype.name
     if name not in _NATIVE:
         raise TypeError(f"{argument}: {name} elements; accepted are float16, float32, float64, bfloat16 and integers")
@@ -76,15 +96,53 @@ def accumulators(x: Any, argument: str) -> Optional[Array]:
     return None if x is None else words(x, argument)[0]
 
 
+def integer(value: Any, argument: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{argument}: an int, not {type(value).__name__}") from None
+
+
 def count(value: Any, argument: str, limit: int = 1 << 31) -> int:
     """A number of things, from 0 on."""
-    number = operator.index(value)
+    number = integer(value, argument)
     if not 0 <= number < limit:
         raise ValueError(f"{argument}: {number} is outside of 0 to {limit - 1}")
     return number
 
 
-def text(value: Any, argument: str) -> Optional[str]:
-    if value is not None and not isinstance(value, str):
+def switch(value: Any, argument: str) -> bool:
+    """True or False, which may be NumPy's or 1 and 0. The truth of anything else is more likely a mistake."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    number = integer(value, argument) if isinstance(value, numbers.Integral) else None
+    if number not in (0, 1):
+        raise TypeError(f"{argument}: True or False, not {value!r}")
+    return bool(number)
+
+
+def text(value: Any, argument: str) -> str:
+    if not isinstance(value, str):
         raise TypeError(f"{argument}: a str, not {type(value).__name__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{argument}: {value!r} has a character that is no character of Unicode") from None
     return value
+
+
+def optional_text(value: Any, argument: str) -> Optional[str]:
+    return None if value is None else text(value, argument)
+
+
+def octets(data: Any, argument: str) -> bytes:
+    """The bytes of a buffer, such as bytes or an array, in C order."""
+    if isinstance(data, np.ndarray):
+        data = array_of(data, argument)
+        if data.dtype.hasobject:
+            raise TypeError(f"{argument}: elements that are Python objects have no bytes of their own")
+        return data.tobytes()
+    try:
+        return memoryview(data).tobytes()
+    except TypeError:
+        raise TypeError(f"{argument}: bytes or an array, not {type(data).__name__}") from None

@@ -9,7 +9,8 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 import numpy as np
 
 from . import _bitcube
-from ._arrays import accumulators, count, encoded_path, format_named, text, typed, words
+from ._arrays import (accumulators, array_of, count, encoded_path, format_named, integer, optional_text, switch, text,
+                      typed, words)
 from ._types import Array, BlockFormat, ErrorReport, Flags, Format, Result
 
 _PathLike = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
@@ -50,9 +51,9 @@ def convert(x: Any, to: str, rounding: Optional[str] = None, saturate: bool = Fa
     Raises ValueError for unknown names and pairs that do not convert, TypeError for a dtype that is no format or does
     not fit ``from_``.
     """
-    array, source = typed(x, "x", text(from_, "from_"))
-    out, flags = _bitcube.convert(array, source, format_named("to", to).name, text(rounding, "rounding"),
-                                  bool(saturate), text(profile, "profile"), count(threads, "threads"))
+    array, source = typed(x, "x", optional_text(from_, "from_"))
+    out, flags = _bitcube.convert(array, source, format_named("to", to).name, optional_text(rounding, "rounding"),
+                                  switch(saturate, "saturate"), text(profile, "profile"), count(threads, "threads"))
     return out, Flags(flags)
 
 
@@ -138,7 +139,7 @@ class QuantizedTensor:
     def dequantize_with_flags(self, dtype: Any = "float32", rounding: Optional[str] = None, *,
                               threads: int = 0) -> Tuple[Array, Flags]:
         """The same, with the flags of all conversions together."""
-        out, flags = self._tensor.dequantize(_float_format(dtype), text(rounding, "rounding"),
+        out, flags = self._tensor.dequantize(_float_format(dtype), optional_text(rounding, "rounding"),
                                              count(threads, "threads"))
         return out, Flags(flags)
 
@@ -158,7 +159,7 @@ class QuantizedTensor:
 
     def save(self, path: _PathLike, name: str = "tensor") -> None:
         """Writes a .safetensors file, as ``bitcube quantize`` does: completely or not at all. Raises ValueError."""
-        self._tensor.save(encoded_path(path), name)
+        self._tensor.save(encoded_path(path), text(name, "name"))
 
     def __repr__(self) -> str:
         choice = f", profile={self.profile!r}" if self.profile else ""
@@ -187,7 +188,7 @@ def quantize(x: Any, format: str, axis: int = -1, profile: Optional[str] = None,
     Raises ValueError for unknown names, arguments that belong to another format and an axis that is none, TypeError for
     a dtype that is no float.
     """
-    array, source = typed(x, "x", text(from_, "from_"))
+    array, source = typed(x, "x", optional_text(from_, "from_"))
     if from_ is None and source == "U16":
         source = "BF16"
     if format_named("from_", source).kind != "float" or array.dtype.kind == "i":
@@ -195,9 +196,8 @@ def quantize(x: Any, format: str, axis: int = -1, profile: Optional[str] = None,
                         "(bits of BF16), or unsigned codes of a float with from_")
     rank = array.ndim
     if rank == 0:
-        raise ValueError("axis: the array is a scalar, which has no axis")
-    if not isinstance(axis, numbers.Integral):
-        raise TypeError(f"axis: an int, not {type(axis).__name__}")
+        raise ValueError("x: a scalar, which has no axis")
+    axis = integer(axis, "axis")
     if not -rank <= axis < rank:
         raise ValueError(f"axis: {axis} is outside of shape {array.shape}; it goes from {-rank} to {rank - 1}")
     workers = count(threads, "threads")
@@ -206,8 +206,9 @@ def quantize(x: Any, format: str, axis: int = -1, profile: Optional[str] = None,
         if wanted.name != source:
             array, _ = _bitcube.convert(array, source, wanted.name, "RNE", False, "pto", workers)
             source = wanted.name
-    tensor = _bitcube.quantize(array, source, int(axis) % rank, text(format, "format"), text(profile, "profile"),
-                               text(scale, "scale"), text(rounding, "rounding"), bool(tensor_scale), workers)
+    tensor = _bitcube.quantize(array, source, axis % rank, text(format, "format"), optional_text(profile, "profile"),
+                               optional_text(scale, "scale"), optional_text(rounding, "rounding"),
+                               switch(tensor_scale, "tensor_scale"), workers)
     return QuantizedTensor._wrap(tensor)
 
 
@@ -216,7 +217,7 @@ def load(path: _PathLike, name: str = "") -> QuantizedTensor:
 
     Everything is checked. Raises ValueError, whose message names the file, the tensor and the fault.
     """
-    return QuantizedTensor._wrap(_bitcube.load(encoded_path(path), name))
+    return QuantizedTensor._wrap(_bitcube.load(encoded_path(path), text(name, "name")))
 
 
 def names(path: _PathLike) -> List[str]:
@@ -246,8 +247,8 @@ def matmul(a: Any, b: Any, bias: Any = None, c: Any = None, accumulate: str = "f
 
     Raises ValueError for shapes, names and parameters that do not fit, TypeError for dtypes.
     """
-    post = _post(pre_quant, scale, offset, shift, quant_params, relu, relu_param, rounding, saturate, profile, row_max,
-                 row_max_init, group_max, max_abs, packed)
+    post = _post("pre_quant", pre_quant, scale, offset, shift, quant_params, relu, relu_param, rounding, saturate,
+                 profile, row_max, row_max_init, group_max, max_abs, packed)
     sides = (_side(a, "a", a_type, a_scales), _side(b, "b", b_type, b_scales))
     return _result(_bitcube.matmul(*sides, accumulators(c, "c"), accumulators(bias, "bias"),
                                    text(accumulate, "accumulate"), post, count(threads, "threads")))
@@ -287,8 +288,8 @@ def postprocess(acc: Any, mode: Union[str, int] = "NoQuant", *, scale: Any = Non
         raise ValueError(f"acc: shape {array.shape}; accumulators are M x N, or N for one row")
     if array.size == 0:
         raise ValueError(f"acc: shape {array.shape} has no elements")
-    post = _post(mode, scale, offset, shift, quant_params, relu, relu_param, rounding, saturate, profile, row_max,
-                 row_max_init, group_max, max_abs, packed)
+    post = _post("mode", mode, scale, offset, shift, quant_params, relu, relu_param, rounding, saturate, profile,
+                 row_max, row_max_init, group_max, max_abs, packed)
     return _result(_bitcube.postprocess(np.atleast_2d(array), kind, post, count(threads, "threads")))
 
 
@@ -297,7 +298,15 @@ _FLOATS = {"float64": "FP64", "float32": "FP32", "float16": "FP16", "bfloat16": 
 
 
 def _float_format(dtype: Any) -> str:
-    key = dtype.lower() if isinstance(dtype, str) else np.dtype(dtype).name
+    if isinstance(dtype, str):
+        key = text(dtype, "dtype").lower()
+    elif dtype is None:  # which NumPy takes for float64
+        raise TypeError("dtype: float32, float64, float16 or bf16, not None")
+    else:
+        try:
+            key = np.dtype(dtype).name
+        except TypeError as fault:
+            raise TypeError(f"dtype: {fault}") from None
     if key not in _FLOATS:
         raise ValueError(f"dtype: {key}; accepted are float32, float64, float16 and bf16")
     return _FLOATS[key]
@@ -309,7 +318,7 @@ def _side(x: Any, argument: str, type_: Optional[str], scales: Any) -> Any:
             if value is not None:
                 raise ValueError(f"{argument}_{suffix}: {argument} is a quantised tensor, which says that itself")
         return x._tensor
-    array, source = typed(x, argument, text(type_, f"{argument}_type"), f"{argument}_type")
+    array, source = typed(x, argument, optional_text(type_, f"{argument}_type"), f"{argument}_type")
     if type_ is None and source in ("FP64", "S64", "U64", "S32", "U32"):
         raise TypeError(f"{argument}: {array.dtype.name} is no operand type; accepted are float32, float16, bfloat16, "
                         f"int8, int16, uint8 and uint16, or any codes with {argument}_type")
@@ -322,7 +331,7 @@ def _integers(value: Any, argument: str, low: int, high: int, dtype: type) -> An
     """None, an int in a range, or an array of them with one dimension."""
     if value is None:
         return None
-    array = np.asarray(value)
+    array = array_of(value, argument)
     if array.dtype.kind not in "iu" and not (array.dtype == object and array.ndim == 0 and isinstance(value, int)):
         raise TypeError(f"{argument}: integers, not {array.dtype.name}")
     odd = [int(v) for v in array.ravel().tolist() if not low <= v <= high]
@@ -343,7 +352,7 @@ def _numbers(value: Any, argument: str) -> Any:
     """None, a float, or an array of float64 with one dimension, which hold exactly what was given."""
     if value is None:
         return None
-    array = np.asarray(value)
+    array = array_of(value, argument)
     if array.dtype.name not in ("float16", "float32", "float64") and array.dtype.kind not in "iu":
         raise TypeError(f"{argument}: real numbers, not {array.dtype.name}")
     exact = array.astype(np.float64)
@@ -352,37 +361,41 @@ def _numbers(value: Any, argument: str) -> Any:
     return float(exact) if array.ndim == 0 else _columns(exact, argument)
 
 
-def _post(mode: Union[str, int], scale: Any, offset: Any, shift: Any, quant_params: Any, relu: bool, relu_param: Any,
-          rounding: Optional[str], saturate: bool, profile: str, row_max: bool, row_max_init: Any,
+def _post(argument: str, mode: Union[str, int], scale: Any, offset: Any, shift: Any, quant_params: Any, relu: bool,
+          relu_param: Any, rounding: Optional[str], saturate: bool, profile: str, row_max: bool, row_max_init: Any,
           group_max: Optional[int], max_abs: bool, packed: bool) -> Dict[str, Any]:
-    if not isinstance(mode, str):
-        if not isinstance(mode, numbers.Integral):
-            raise TypeError(f"mode: a name or a code, not {type(mode).__name__}")
-        mode = count(mode, "mode", 64)
-    alphas = np.asarray(relu_param)
+    if isinstance(mode, str):
+        mode = text(mode, argument)
+    elif isinstance(mode, numbers.Integral):
+        mode = count(mode, argument, 64)
+    else:
+        raise TypeError(f"{argument}: a name or a code, not {type(mode).__name__}")
+    alphas = array_of(relu_param, "relu_param")
     if alphas.dtype == np.uint64 and alphas.ndim > 0:
-        relu_param = _integers(alphas, "relu_param", 0, (1 << 64) - 1, np.uint64)
+        relu_param = _integers(relu_param, "relu_param", 0, (1 << 64) - 1, np.uint64)
     else:
         relu_param = _numbers(relu_param, "relu_param")
-    if group_max is not None and count(group_max, "group_max") == 0:
+    columns = 0 if group_max is None else count(group_max, "group_max")
+    if group_max is not None and columns == 0:
         raise ValueError("group_max: 0 columns")
     int64 = 1 << 63
     return {
+        "argument": argument,
         "mode": mode,
         "scale": _numbers(scale, "scale"),
         "offset": _integers(offset, "offset", -int64, int64 - 1, np.int64),
         "shift": _integers(shift, "shift", -int64, int64 - 1, np.int64),
         "quant_params": _integers(quant_params, "quant_params", 0, 2 * int64 - 1, np.uint64),
-        "relu": bool(relu),
+        "relu": switch(relu, "relu"),
         "relu_param": relu_param,
-        "rounding": text(rounding, "rounding"),
-        "saturate": bool(saturate),
+        "rounding": optional_text(rounding, "rounding"),
+        "saturate": switch(saturate, "saturate"),
         "profile": text(profile, "profile"),
-        "row_max": bool(row_max),
+        "row_max": switch(row_max, "row_max"),
         "row_max_init": accumulators(row_max_init, "row_max_init"),
-        "group_max": 0 if group_max is None else int(group_max),
-        "max_abs": bool(max_abs),
-        "packed": bool(packed),
+        "group_max": columns,
+        "max_abs": switch(max_abs, "max_abs"),
+        "packed": switch(packed, "packed"),
     }
 
 

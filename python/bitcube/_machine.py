@@ -9,7 +9,8 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 import numpy as np
 
 from . import _bitcube
-from ._arrays import count, encoded_path, format_named, typed
+from ._arrays import count, encoded_path, format_named, octets, optional_text, switch, typed
+from ._arrays import text as text_of
 from ._types import Array, Check, Fault, Flags, Outcome, RunResult, Tile
 
 _U64 = 1 << 64
@@ -20,17 +21,17 @@ def assemble(text: str) -> List[int]:
 
     Raises ValueError, whose message starts with "LINE:COLUMN: ".
     """
-    return _bitcube.assemble(text)
+    return _bitcube.assemble(text_of(text, "text"))
 
 
 def assemble_bytes(text: str) -> bytes:
     """The same words as they stand in memory."""
-    return _bitcube.assemble_bytes(text)
+    return _bitcube.assemble_bytes(text_of(text, "text"))
 
 
 def disassemble(data: bytes) -> List[str]:
     """Canonical text of each instruction; what is none comes as data directives."""
-    return _bitcube.disassemble(bytes(data))
+    return _bitcube.disassemble(octets(data, "data"))
 
 
 class Program:
@@ -40,7 +41,8 @@ class Program:
 
     def __init__(self, text: str, name: str = "program", directory: Union[str, "os.PathLike[str]"] = "") -> None:
         """From a text. Files that directives name are found relative to ``directory``. Raises ValueError."""
-        self._program = _bitcube.Program.parse(text, name, encoded_path(directory))
+        self._program = _bitcube.Program.parse(text_of(text, "text"), text_of(name, "name"),
+                                               encoded_path(directory, "directory"))
 
     @classmethod
     def load(cls, path: Union[str, "os.PathLike[str]"]) -> "Program":
@@ -93,16 +95,16 @@ class Machine:
                  strict_reserved_bits: bool = True, scalar_pe: int = 0, accumulate: str = "fma",
                  profile: str = "pto") -> None:
         self._lock = threading.RLock()
-        self._core = _bitcube.Core({
-            "name_policy": name_policy,
-            "wait_on_pending": bool(wait_on_pending),
-            "coop_exact_columns": bool(coop_exact_columns),
-            "aux_exact_columns": bool(aux_exact_columns),
-            "gemv_hif4": bool(gemv_hif4),
-            "strict_reserved_bits": bool(strict_reserved_bits),
+        self._core = _bitcube.Core.make({
+            "name_policy": text_of(name_policy, "name_policy"),
+            "wait_on_pending": switch(wait_on_pending, "wait_on_pending"),
+            "coop_exact_columns": switch(coop_exact_columns, "coop_exact_columns"),
+            "aux_exact_columns": switch(aux_exact_columns, "aux_exact_columns"),
+            "gemv_hif4": switch(gemv_hif4, "gemv_hif4"),
+            "strict_reserved_bits": switch(strict_reserved_bits, "strict_reserved_bits"),
             "scalar_pe": count(scalar_pe, "scalar_pe"),
-            "accumulate": accumulate,
-            "profile": profile,
+            "accumulate": text_of(accumulate, "accumulate"),
+            "profile": text_of(profile, "profile"),
         })
 
     # ---- Execution
@@ -115,7 +117,7 @@ class Machine:
         """
         raising = _raises(faults)
         if isinstance(instruction, str):
-            words = _bitcube.assemble(instruction)
+            words = _bitcube.assemble(text_of(instruction, "instruction"))
             if len(words) != 1:
                 raise ValueError(f"instruction: the text has {len(words)} instructions; a step takes one")
             instruction = words[0]
@@ -139,11 +141,11 @@ class Machine:
         """
         raising = _raises(faults)
         if isinstance(program, str):
-            program = Program(program)
+            program = Program(text_of(program, "program"))
         elif not isinstance(program, Program):
-            program = Program.load(program)
+            program = Program.load(encoded_path(program, "program"))
         with self._lock:
-            result = self._core.run(program._program, count(max_steps, "max_steps", _U64), bool(trace))
+            result = self._core.run(program._program, count(max_steps, "max_steps", _U64), switch(trace, "trace"))
         result["fault"] = Fault._from(result["fault"])
         result["checks"] = tuple(Check(*check) for check in result["checks"])
         if raising and result["fault"] is not None:
@@ -155,7 +157,7 @@ class Machine:
     def tile(self, pe: int, name: str) -> Optional[Tile]:
         """The Tile that this Local name, such as ``"T#1"``, finds in a PE; None where there is none."""
         with self._lock:
-            return _tile(self._core.tile(count(pe, "pe"), name))
+            return _tile(self._core.tile(count(pe, "pe"), text_of(name, "name")))
 
     def set_tile(self, pe: int, name: str, data: Any, layout: str, type: Optional[str] = None, *, columns: int = 0,
                  capacity: int = 0) -> None:
@@ -170,30 +172,31 @@ class Machine:
         """
         words, source = _tile_words(data, type)
         with self._lock:
-            self._core.set_tile(count(pe, "pe"), name, words, source, layout, count(columns, "columns"),
-                                count(capacity, "capacity"))
+            self._core.set_tile(count(pe, "pe"), text_of(name, "name"), words, source, text_of(layout, "layout"),
+                                count(columns, "columns"), count(capacity, "capacity"))
 
     def shared(self, name: str) -> Optional[Tile]:
         """The Shared Tile of this name, ``"S0"`` to ``"S63"``; None where there is none."""
         with self._lock:
-            return _tile(self._core.shared(name))
+            return _tile(self._core.shared(text_of(name, "name")))
 
     def shared_ready(self, name: str) -> bool:
         """Whether a bundle may read it."""
         with self._lock:
-            return self._core.shared_ready(name)
+            return self._core.shared_ready(text_of(name, "name"))
 
     def set_shared(self, name: str, data: Any, layout: str, type: Optional[str] = None, *, columns: int = 0,
                    capacity: int = 0) -> None:
         """Publishes a complete Shared Tile; arguments as with :meth:`set_tile`."""
         words, source = _tile_words(data, type)
         with self._lock:
-            self._core.set_shared(name, words, source, layout, count(columns, "columns"), count(capacity, "capacity"))
+            self._core.set_shared(text_of(name, "name"), words, source, text_of(layout, "layout"),
+                                  count(columns, "columns"), count(capacity, "capacity"))
 
     def set_pending(self, name: str) -> None:
         """Takes readiness away from a Shared Tile."""
         with self._lock:
-            self._core.set_pending(name)
+            self._core.set_pending(text_of(name, "name"))
 
     def local_pool(self, pe: int) -> int:
         """Bytes that the live Tiles of a PE take."""
@@ -210,11 +213,11 @@ class Machine:
     def gpr(self, pe: int, name: str) -> int:
         """A general register by name, such as ``"a0"``."""
         with self._lock:
-            return self._core.gpr(count(pe, "pe"), name)
+            return self._core.gpr(count(pe, "pe"), text_of(name, "name"))
 
     def set_gpr(self, pe: int, name: str, value: int) -> None:
         with self._lock:
-            self._core.set_gpr(count(pe, "pe"), name, count(value, "value", _U64))
+            self._core.set_gpr(count(pe, "pe"), text_of(name, "name"), count(value, "value", _U64))
 
     def map(self, address: int, size: int) -> None:
         """Maps the pages of a range; bytes that nobody wrote are 0."""
@@ -228,7 +231,7 @@ class Machine:
 
     def write(self, address: int, data: Any) -> None:
         """Writes bytes, or the bytes of an array in C order, and maps what is missing."""
-        payload = np.asarray(data).tobytes() if isinstance(data, np.ndarray) else bytes(memoryview(data))
+        payload = octets(data, "data")
         with self._lock:
             self._core.write(count(address, "address", _U64), payload)
 
@@ -265,7 +268,7 @@ class Machine:
     def restore(self, text: str, name: str = "state") -> None:
         """The inverse. Raises ValueError, whose message names the place in the text; then nothing has changed."""
         with self._lock:
-            self._core.restore(text, name)
+            self._core.restore(text_of(text, "text"), text_of(name, "name"))
 
     def copy(self) -> "Machine":
         """A machine of its own in the same state."""
@@ -289,7 +292,7 @@ class Machine:
 
 
 def _raises(faults: str) -> bool:
-    if faults not in ("raise", "return"):
+    if text_of(faults, "faults") not in ("raise", "return"):
         raise ValueError(f"faults: {faults!r} is neither 'raise' nor 'return'")
     return faults == "raise"
 
@@ -299,7 +302,7 @@ def _tile(tile: Optional[Dict[str, Any]]) -> Optional[Tile]:
 
 
 def _tile_words(data: Any, type_: Optional[str]) -> Tuple[Array, str]:
-    array, source = typed(data, "data", type_, "type")
+    array, source = typed(data, "data", optional_text(type_, "type"), "type")
     if array.ndim != 2:
         raise ValueError(f"data: a Tile has rows and columns, but this has shape {array.shape}")
     f = format_named("type", source)

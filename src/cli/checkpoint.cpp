@@ -212,6 +212,7 @@ Expected<Exit> quantize_checkpoint(const QuantizeArguments& arguments, const Con
       if (auto ok = check_output(arguments.output, {&arguments.input, 1}); !ok) return ok.error();
     }
     auto done = work->run(arguments.output);
+    for (const std::string& note : work->notes()) console.note(note);
     if (!done) return done.error();
     results = std::move(*done);
     seconds = clock.seconds();

@@ -95,6 +95,17 @@ CLI::Validator whole_number(uint64 limit) {
           ""};
 }
 
+CLI::Validator signed_number() {
+  return {[](const std::string& text) {
+            std::int64_t value = 0;
+            const char* end = text.data() + text.size();
+            const auto parsed = std::from_chars(text.data(), end, value);
+            if (parsed.ec == std::errc() && parsed.ptr == end) return std::string();
+            return fmt::format("'{}' is no whole number of 64 bits", text);
+          },
+          ""};
+}
+
 void add_examples(CLI::App& command, std::string_view lines) {
   command.footer("Examples:\n" + std::string(lines));
 }

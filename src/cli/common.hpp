@@ -67,6 +67,8 @@ void add_json(CLI::App& command);
 void add_threads(CLI::App& command, unsigned& threads);
 /// A check of options that count: CLI11 would take -1 for a very large number.
 CLI::Validator whole_number(uint64 limit);
+/// A check of options that may be negative: CLI11 would take 10^30 for the largest number that it has.
+CLI::Validator signed_number();
 /// The last lines of --help.
 void add_examples(CLI::App& command, std::string_view lines);
 

@@ -55,6 +55,23 @@ std::string usage_message(const CLI::App& root, const CLI::ParseError& problem) 
   return fmt::format("{} (see {} --help)", text, where);
 }
 
+/// The name of an option that was given without a value, as `-o "$OUT"` gives it where OUT is not set; or "". To take
+/// it for an option that was not given would lose an output. Patterns may be empty.
+std::string option_without_value(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_positional() || option->count() == 0) continue;
+    const std::string name = option->get_name();
+    if (name == "--include" || name == "--exclude") continue;
+    if (option->get_expected_max() != 0 && std::ranges::find(option->results(), "") != option->results().end()) {
+      return name;
+    }
+  }
+  for (const CLI::App* part : command.get_subcommands()) {
+    if (std::string name = option_without_value(*part); !name.empty()) return name;
+  }
+  return {};
+}
+
 int code(Exit exit) {
   return static_cast<int>(exit);
 }
@@ -101,6 +118,9 @@ int run(std::vector<std::string> arguments, const Console& console) {
     return print(root.help());
   } catch (const CLI::ParseError& problem) {
     return fail(usage_message(root, problem));
+  }
+  if (const std::string name = option_without_value(root); !name.empty()) {
+    return fail(fmt::format("{}: its value is empty", name));
   }
   const Expected<Exit> result = action();
   return result ? code(*result) : fail(result.error().message);

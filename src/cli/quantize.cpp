@@ -302,7 +302,9 @@ void add_quantize(CLI::App& root, const Console& console, Action& action) {
           "but with --dry-run")
       ->type_name("W.safetensors|DIR");
   command.add_option("-f,--format", options->format, "Block format")->type_name(choices(block_formats))->required();
-  command.add_option("--axis", options->axis, "The axis along which groups lie; default: -1, the last")->type_name("N");
+  command.add_option("--axis", options->axis, "The axis along which groups lie; default: -1, the last")
+      ->type_name("N")
+      ->check(signed_number());
   command.add_option("--profile", options->profile, "Profile of hif4; default: pto")->type_name(choices(hif4_profiles));
   command.add_option("--scale", options->scale, "Scale rule of the MX formats; default: floor")
       ->type_name(choices(scale_rules));

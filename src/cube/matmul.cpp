@@ -151,6 +151,11 @@ std::vector<std::size_t> all_lines(const Operand& side) {
 }  // namespace
 
 Expected<ProductKind> product_kind(const Operand& a, const Operand& b) {
+  // First: where there are no lanes there are no scales, and that they are missing is not what is wrong.
+  for (const std::size_t k : {a.k, b.k}) {
+    if (k != 0 && a.lines != 0 && b.lines != 0) continue;
+    return Error{fmt::format("M = {}, N = {}, K = {}: every dimension must be at least 1", a.lines, b.lines, k)};
+  }
   const bool a_ready = a.scaled() || is_half_width(*a.format);
   const bool b_ready = b.scaled() || is_half_width(*b.format);
   const bool mx = a_ready && b_ready;
@@ -188,9 +193,6 @@ Expected<Accumulators> multiply(const Operand& a, const Operand& b, const Matmul
   if (options.profile == nullptr) return Error{"no accumulation profile was given"};
   if (a.format == nullptr || b.format == nullptr) return Error{"an operand has no format"};
   if (a.k != b.k) return Error{fmt::format("B: {} rows, but A has K = {}", b.k, a.k)};
-  if (a.k == 0 || a.lines == 0 || b.lines == 0) {
-    return Error{fmt::format("M = {}, N = {}, K = {}: every dimension must be at least 1", a.lines, b.lines, a.k)};
-  }
   const auto kind = product_kind(a, b);
   if (!kind) return kind.error();
 

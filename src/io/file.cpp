@@ -214,6 +214,16 @@ Expected<MappedFile> MappedFile::open(const fs::path& path, std::uint64_t stream
   return file;
 }
 
+Expected<void> check_regular(const fs::path& path) {
+  const std::string name = path.string();
+  struct stat status {};
+  if (::stat(name.c_str(), &status) != 0 || S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) return {};
+  const Expected<Resolved> resolved = resolve(name);
+  if (resolved && resolved->descriptor) return {};
+  return Error{
+      fmt::format("{}: is {}; a regular file is needed", name, S_ISFIFO(status.st_mode) ? "a named pipe" : "no file")};
+}
+
 MappedFile MappedFile::from_bytes(std::vector<std::byte> bytes) {
   MappedFile file;
   file.memory_ = std::move(bytes);

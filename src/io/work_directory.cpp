@@ -49,6 +49,18 @@ int write_all(int fd, std::span<const std::byte> bytes, std::uint64_t offset) {
   return 0;
 }
 
+/// Returns an error number or 0; EIO where the file ends before.
+int read_all(int fd, std::span<std::byte> to, std::uint64_t offset) {
+  while (!to.empty()) {
+    const ssize_t count = ::pread(fd, to.data(), to.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return count < 0 ? errno : EIO;
+    offset += static_cast<std::uint64_t>(count);
+    to = to.subspan(static_cast<std::size_t>(count));
+  }
+  return 0;
+}
+
 int sync_fd(int fd) {
   return ::fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EROFS ? errno : 0;
 }
@@ -211,6 +223,14 @@ Expected<WorkDirectory> WorkDirectory::open(const fs::path& path) {
   return Error{fmt::format("{}: other processes make and remove it all the time", path.string())};
 }
 
+const fs::path& WorkDirectory::path() const noexcept {
+  return impl_->path;
+}
+
+fs::path WorkDirectory::file(std::size_t number) const {
+  return impl_->file(number);
+}
+
 const std::string& WorkDirectory::journal() const noexcept {
   return impl_->journal;
 }
@@ -257,6 +277,13 @@ Expected<void> WorkDirectory::write_at(std::size_t number, std::uint64_t offset,
   const auto fd = impl_->open_file(number);
   if (!fd) return fd.error();
   if (const int code = write_all(*fd, bytes, offset)) return system_error(impl_->file(number), code);
+  return {};
+}
+
+Expected<void> WorkDirectory::read_at(std::size_t number, std::uint64_t offset, std::span<std::byte> to) {
+  const auto fd = impl_->open_file(number);
+  if (!fd) return fd.error();
+  if (const int code = read_all(*fd, to, offset)) return system_error(impl_->file(number), code);
   return {};
 }
 

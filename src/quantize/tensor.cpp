@@ -528,6 +528,9 @@ Expected<Geometry> described_geometry(const QuantizedTensor& tensor) {
   const BlockFormat* format = tensor.format;
   if (format == nullptr) return Error{"quantised tensor: no block format"};
   if (tensor.source == nullptr) return Error{"quantised tensor: no source format"};
+  if (!is_quantize_source(*tensor.source)) {
+    return Error{fmt::format("source {}: is not a float of whole bytes", tensor.source->name)};
+  }
   if (format->is_hif4() != (tensor.profile != nullptr)) {
     return Error{fmt::format("{}: {} a HiF4 profile", format->name, format->is_hif4() ? "needs" : "does not take")};
   }

@@ -18,6 +18,7 @@
 #include "checkpoint_files.hpp"
 #include "checkpoint_state.hpp"
 #include "elements.hpp"
+#include "fingerprint.hpp"
 #include "guarded.hpp"
 
 namespace bitcube::stream {
@@ -92,6 +93,14 @@ std::string unfit(const SafetensorsTensor& tensor, const CheckpointOptions& opti
   return {};
 }
 
+/// Of the bytes of a tensor in the result: of its codes and of its scales, or of all and of none.
+struct Fingerprints {
+  Fingerprint first;
+  Fingerprint second;
+
+  std::string text() const { return first.text() + second.text(); }
+};
+
 uint64 elements_of(const SafetensorsTensor& tensor) {
   uint64 count = 1;
   for (const uint64 extent : tensor.shape) count *= extent;  // fits: it was read
@@ -117,6 +126,7 @@ struct CheckpointQuantizer::Impl {
   std::optional<ShardIndex> index;
   std::vector<CheckpointTensor> tensors;
   std::vector<std::string> warnings;
+  std::vector<std::string> notes;
   std::vector<Shard> shards;
   std::string digest;
   // Of a run:
@@ -128,11 +138,13 @@ struct CheckpointQuantizer::Impl {
                             Sha256& sum);
   Expected<void> find_targets(const fs::path& output);
   Expected<void> open_work();
-  Expected<void> run_shard(std::size_t number, std::vector<CheckpointResult>& results, std::vector<bool>& done,
-                           Steps& steps, std::size_t window);
-  Expected<void> quantize_tensor(std::size_t shard, std::size_t tensor, const Safetensors& source,
-                                 CheckpointResult& result, Steps& steps, std::size_t window);
-  Expected<void> copy_tensor(std::size_t shard, std::size_t tensor, const Safetensors& source, Steps& steps);
+  Expected<std::map<std::size_t, Finished>> take_over();
+  Expected<void> run_shard(std::size_t number, std::map<std::size_t, Finished>& done, Steps& steps, std::size_t window);
+  Expected<void> check_finished(std::size_t shard, std::map<std::size_t, Finished>& done);
+  Expected<void> quantize_tensor(std::size_t shard, std::size_t tensor, const Safetensors& source, Finished& finished,
+                                 Steps& steps, std::size_t window);
+  Expected<void> copy_tensor(std::size_t shard, std::size_t tensor, const Safetensors& source, Finished& finished,
+                             Steps& steps);
   uint64 steps_of(std::size_t tensor) const;
   Expected<void> check_unchanged(const Shard& shard, const Safetensors& source);
 };
@@ -228,6 +240,7 @@ Expected<void> CheckpointQuantizer::Impl::plan_shard(const CheckpointFile& file,
       planned.reason = unfit(tensor, options);
     }
     if (planned.reason.empty()) {
+      if (tensor.name.empty()) return fail("a quantised tensor needs a name; copy it with --exclude '^$'");
       const Format* stored = float_of(tensor.dtype);
       const bool rounded = options.source_type != nullptr && options.source_type != stored;
       if (rounded) {
@@ -309,6 +322,29 @@ Expected<void> CheckpointQuantizer::Impl::open_work() {
   return {};
 }
 
+/// What an earlier run has done, and a journal in which that is.
+Expected<std::map<std::size_t, Finished>> CheckpointQuantizer::Impl::take_over() {
+  notes.clear();
+  std::vector<std::size_t> file_of;
+  for (std::size_t i = 0; i < shards.size(); ++i) file_of.resize(file_of.size() + shards[i].count, i);
+  const std::string boot = current_boot();
+  Journal before = read_journal(work->journal(), digest, boot, file_of);
+  if (before.damaged != 0) {
+    notes.push_back(fmt::format("{}: {} line{} of its journal cannot be read; what {} said is done again",
+                                work->path().string(), before.damaged, before.damaged == 1 ? "" : "s",
+                                before.damaged == 1 ? "it" : "they"));
+  }
+  if (!before.ours) {
+    if (!work->journal().empty()) {
+      notes.push_back(fmt::format("{}: is of other arguments, of another source or damaged; all is done anew",
+                                  work->path().string()));
+    }
+    if (auto restarted = work->restart(work_line(digest)); !restarted) return restarted.error();
+  }
+  if (auto recorded = work->record(boot_line(boot)); !recorded) return recorded.error();
+  return std::move(before.done);
+}
+
 uint64 CheckpointQuantizer::Impl::steps_of(std::size_t tensor) const {
   const CheckpointTensor& t = tensors[tensor];
   // Copying costs about as much for a byte or two as quantising for an element.
@@ -325,8 +361,8 @@ Expected<void> CheckpointQuantizer::Impl::check_unchanged(const Shard& shard, co
 }
 
 Expected<void> CheckpointQuantizer::Impl::quantize_tensor(std::size_t shard, std::size_t tensor,
-                                                          const Safetensors& source, CheckpointResult& result,
-                                                          Steps& steps, std::size_t window) {
+                                                          const Safetensors& source, Finished& finished, Steps& steps,
+                                                          std::size_t window) {
   Shard& s = shards[shard];
   const std::size_t i = tensor - s.first;
   const CheckpointTensor& planned = tensors[tensor];
@@ -344,47 +380,98 @@ Expected<void> CheckpointQuantizer::Impl::quantize_tensor(std::size_t shard, std
     description.tensor_scale = *scale;
   }
   const MixedPlan::Place& place = s.plan.places[i];
-  const auto at = [&](std::uint64_t begin) {
-    return [this, shard, begin](std::uint64_t offset, std::span<const std::byte> bytes) {
+  Fingerprints fingerprints;
+  const auto at = [&](std::uint64_t begin, Fingerprint& fingerprint) {
+    return [this, shard, begin, &fingerprint](std::uint64_t offset, std::span<const std::byte> bytes) {
+      fingerprint.add(bytes);
       return work->write_at(shard, begin + offset, bytes);
     };
   };
-  const auto measured = quantize_windows(elements, description, options.quantize, most, steps,
-                                         {.codes = at(place.first), .scales = at(place.second)});
+  const auto measured =
+      quantize_windows(elements, description, options.quantize, most, steps,
+                       {.codes = at(place.first, fingerprints.first), .scales = at(place.second, fingerprints.second)});
   if (!measured) {
     return Error{fmt::format("tensor {}: {}", quote_text(planned.tensor.name), measured.error().message)};
   }
-  result.error = measured->error;
-  result.rounding_flags = measured->rounding_flags;
-  result.tensor_scale = description.tensor_scale;
+  finished.result.error = measured->error;
+  finished.result.rounding_flags = measured->rounding_flags;
+  finished.result.tensor_scale = description.tensor_scale;
+  finished.fingerprint = fingerprints.text();
   return {};
 }
 
 Expected<void> CheckpointQuantizer::Impl::copy_tensor(std::size_t shard, std::size_t tensor, const Safetensors& source,
-                                                      Steps& steps) {
+                                                      Finished& finished, Steps& steps) {
   const Shard& s = shards[shard];
   const SafetensorsTensor& t = tensors[tensor].tensor;
   const std::uint64_t begin = s.plan.places[tensor - s.first].first;
+  Fingerprints fingerprints;
   std::vector<std::byte> piece(std::min(kCopyAtOnce, t.size()));
   for (std::uint64_t offset = 0; offset < t.size(); offset += piece.size()) {
     const std::span some = std::span(piece).first(std::min<std::uint64_t>(piece.size(), t.size() - offset));
     if (auto read = source.read(t, offset, some); !read) return read;
+    fingerprints.first.add(some);
     if (auto written = work->write_at(shard, begin + offset, some); !written) return written;
     steps.finished(some.size() / 2);
   }
+  finished.fingerprint = fingerprints.text();
   return {};
 }
 
-Expected<void> CheckpointQuantizer::Impl::run_shard(std::size_t number, std::vector<CheckpointResult>& results,
-                                                    std::vector<bool>& done, Steps& steps, std::size_t window) {
+/// Forgets what an earlier run has done, as far as its bytes are no longer there.
+Expected<void> CheckpointQuantizer::Impl::check_finished(std::size_t shard, std::map<std::size_t, Finished>& done) {
+  const Shard& s = shards[shard];
+  std::vector<std::byte> piece;
+  std::vector<std::size_t> different;
+  const auto add = [&](std::uint64_t begin, std::uint64_t size, Fingerprint& fingerprint) -> Expected<void> {
+    for (std::uint64_t offset = 0; offset < size; offset += piece.size()) {
+      piece.resize(std::min(kCopyAtOnce, size - offset));
+      if (auto read = work->read_at(shard, begin + offset, piece); !read) return read;
+      fingerprint.add(piece);
+    }
+    return {};
+  };
+  for (std::size_t i = 0; i < s.count; ++i) {
+    const auto found = done.find(s.first + i);
+    if (found == done.end()) continue;
+    const MixedPlan::Place& place = s.plan.places[i];
+    Fingerprints fingerprints;
+    if (auto read = add(place.first, place.first_bytes, fingerprints.first); !read) return read;
+    if (auto read = add(place.second, place.second_bytes, fingerprints.second); !read) return read;
+    if (fingerprints.text() == found->second.fingerprint) continue;
+    different.push_back(s.first + i);
+    done.erase(found);
+  }
+  if (different.empty()) return {};
+  notes.push_back(
+      fmt::format("{}: {} of the finished tensors {} not the bytes that were written, the first is {}; done "
+                  "again",
+                  work->file(shard).string(), different.size(), different.size() == 1 ? "has" : "have",
+                  quote_text(tensors[different.front()].tensor.name)));
+  return {};
+}
+
+Expected<void> CheckpointQuantizer::Impl::run_shard(std::size_t number, std::map<std::size_t, Finished>& done,
+                                                    Steps& steps, std::size_t window) {
   Shard& shard = shards[number];
   const auto source = read_safetensors(shard.file.path);
   if (!source) return source.error();
   if (auto same = check_unchanged(shard, *source); !same) return same;
-  if (!work->has_file(number, shard.plan.file_size)) {
+  if (work->has_file(number, shard.plan.file_size)) {
+    if (auto checked = check_finished(number, done); !checked) return checked;
+  } else {
+    const auto lost = std::erase_if(
+        done, [&](const auto& entry) { return entry.first >= shard.first && entry.first - shard.first < shard.count; });
+    // One that is gone may be in its place already: a kill between that and the end of the work is no fault.
+    std::error_code ignored;
+    if (lost != 0 && fs::exists(work->file(number), ignored)) {
+      notes.push_back(
+          fmt::format("{}: has not the size that it should have; what was finished in it, {} tensor{}, is "
+                      "done again",
+                      work->file(number).string(), lost, lost == 1 ? "" : "s"));
+    }
     if (auto recorded = work->record(file_line(number)); !recorded) return recorded;
     if (auto made = work->make_file(number, shard.plan.file_size); !made) return made;
-    for (std::size_t i = 0; i < shard.count; ++i) done[shard.first + i] = false;
   }
   // In the order of the source's bytes, which need not be that of its header.
   std::vector<std::size_t> order(shard.count);
@@ -392,19 +479,19 @@ Expected<void> CheckpointQuantizer::Impl::run_shard(std::size_t number, std::vec
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return tensors[i].tensor.begin; });
   auto last_sync = std::chrono::steady_clock::now();
   for (const std::size_t i : order) {
-    if (done[i]) {
+    if (const auto found = done.find(i); found != done.end()) {
       if (shard.mixed[i - shard.first].packed) {
-        shard.mixed[i - shard.first].packed->tensor_scale = results[i].tensor_scale;
+        shard.mixed[i - shard.first].packed->tensor_scale = found->second.result.tensor_scale;
       }
       steps.finished(steps_of(i));
       continue;
     }
-    results[i] = {};
-    auto made = tensors[i].source != nullptr ? quantize_tensor(number, i, *source, results[i], steps, window)
-                                             : copy_tensor(number, i, *source, steps);
+    Finished finished;
+    auto made = tensors[i].source != nullptr ? quantize_tensor(number, i, *source, finished, steps, window)
+                                             : copy_tensor(number, i, *source, finished, steps);
     if (!made) return made;
-    if (auto recorded = work->record(done_line(i, results[i])); !recorded) return recorded;
-    done[i] = true;
+    if (auto recorded = work->record(done_line(i, finished)); !recorded) return recorded;
+    done.emplace(i, std::move(finished));
     if (std::chrono::steady_clock::now() - last_sync < kSyncInterval) continue;
     if (auto synced = work->sync(number, synced_line()); !synced) return synced;
     last_sync = std::chrono::steady_clock::now();
@@ -439,6 +526,9 @@ const std::vector<CheckpointTensor>& CheckpointQuantizer::tensors() const noexce
 const std::vector<std::string>& CheckpointQuantizer::warnings() const noexcept {
   return impl_->warnings;
 }
+const std::vector<std::string>& CheckpointQuantizer::notes() const noexcept {
+  return impl_->notes;
+}
 bool CheckpointQuantizer::is_sharded() const noexcept {
   return impl_->index.has_value();
 }
@@ -448,29 +538,17 @@ Expected<std::vector<CheckpointResult>> CheckpointQuantizer::run(const fs::path&
   return guarded("quantise", [&]() -> Expected<std::vector<CheckpointResult>> {
     if (auto found = impl.find_targets(output); !found) return found.error();
     if (auto opened = impl.open_work(); !opened) return opened.error();
-    std::vector<std::size_t> file_of;
-    for (std::size_t i = 0; i < impl.shards.size(); ++i) file_of.resize(file_of.size() + impl.shards[i].count, i);
-    std::vector<CheckpointResult> results(impl.tensors.size());
-    std::vector<bool> done(impl.tensors.size());
-    const std::string boot = current_boot();
-    if (const auto before = read_journal(impl.work->journal(), impl.digest, boot, file_of)) {
-      for (const auto& [tensor, result] : *before) {
-        results[tensor] = result;
-        done[tensor] = true;
-      }
-    } else if (auto restarted = impl.work->restart(work_line(impl.digest)); !restarted) {
-      return restarted.error();
-    }
-    if (auto recorded = impl.work->record(boot_line(boot)); !recorded) return recorded.error();
+    auto done = impl.take_over();
+    if (!done) return done.error();
 
     uint64 total = 0;
     for (std::size_t i = 0; i < impl.tensors.size(); ++i) total += impl.steps_of(i);
     Steps steps(impl.options.quantize.execution, total);
     const std::string directory = impl.targets.back().string() + ".partial";
     for (std::size_t i = 0; i < impl.shards.size(); ++i) {
-      if (auto ran = impl.run_shard(i, results, done, steps, window); !ran) {
+      if (auto ran = impl.run_shard(i, *done, steps, window); !ran) {
         if (!impl.work) return ran.error();
-        if (std::ranges::find(done, true) != done.end()) {
+        if (!done->empty()) {
           return Error{fmt::format("{}; what is finished is kept in {}, and the next run goes on from there",
                                    ran.error().message, directory)};
         }
@@ -478,6 +556,8 @@ Expected<std::vector<CheckpointResult>> CheckpointQuantizer::run(const fs::path&
         return ran.error();
       }
     }
+    std::vector<CheckpointResult> results;
+    for (auto& [tensor, finished] : *done) results.push_back(finished.result);  // all, and in order
     return results;
   });
 }

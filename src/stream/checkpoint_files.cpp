@@ -18,6 +18,7 @@ Expected<CheckpointFiles> visit_checkpoint(
     const std::filesystem::path& path,
     const std::function<Expected<void>(const CheckpointFile& file, Safetensors safetensors)>& visit) {
   CheckpointFiles out;
+  if (auto regular = check_regular(path); !regular) return regular.error();
   if (!is_shard_index(path)) {
     out.files.push_back({"", path});
     auto file = read_safetensors(path);
@@ -37,7 +38,8 @@ Expected<CheckpointFiles> visit_checkpoint(
   std::map<std::string, std::string> seen;
   for (const std::string& name : index->files()) {
     out.files.push_back({name, path.parent_path() / name});
-    auto file = read_safetensors(out.files.back().path);
+    const auto regular = check_regular(out.files.back().path);
+    auto file = regular ? read_safetensors(out.files.back().path) : regular.error();
     if (!file) {
       return fail(fmt::format("tensor {} should be in {}, which cannot be read: {}", quote_text(first.at(name)),
                               quote_text(name), file.error().message));

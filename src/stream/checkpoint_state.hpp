@@ -21,12 +21,23 @@ std::string current_boot();
 std::string file_line(std::size_t file);
 /// All that was done before is on the disk.
 std::string synced_line();
-std::string done_line(std::size_t tensor, const CheckpointResult& result);
 
-/// The tensors that are done, with their results, if the journal is one of this work; else nothing. `file_of` gives the
-/// file of each tensor.
-std::optional<std::map<std::size_t, CheckpointResult>> read_journal(std::string_view journal, std::string_view digest,
-                                                                    std::string_view boot,
-                                                                    const std::vector<std::size_t>& file_of);
+/// What is noted of a tensor that is done.
+struct Finished {
+  CheckpointResult result;
+  std::string fingerprint;  // of its bytes, see fingerprint.hpp; one word
+};
+std::string done_line(std::size_t tensor, const Finished& finished);
+
+struct Journal {
+  bool ours = false;  // it is one of this work; otherwise nothing follows
+  std::map<std::size_t, Finished> done;
+  std::size_t damaged = 0;  // lines that say nothing; what they said is not in `done`
+};
+
+/// The tensors that were done, as far as the lines are whole: whether their bytes are is for the caller to check.
+/// `file_of` gives the file of each tensor.
+Journal read_journal(std::string_view journal, std::string_view digest, std::string_view boot,
+                     const std::vector<std::size_t>& file_of);
 
 }  // namespace bitcube::stream

@@ -147,6 +147,7 @@ TensorFiles::~TensorFiles() = default;
 Expected<TensorFiles> TensorFiles::open(const std::filesystem::path& path) {
   return guarded(path.string(), [&]() -> Expected<TensorFiles> {
     auto impl = std::make_unique<Impl>();
+    if (auto regular = check_regular(path); !regular) return regular.error();
     if (path.extension() == ".npy") {
       auto array = read_npy(path);
       if (!array) return array.error();

@@ -129,6 +129,41 @@ class Misuse : public testing::Test {
   EXPECT_EQ(call, status) << #call;       \
   EXPECT_STREQ(bitcube_last_error(), text)
 
+TEST_F(Misuse, SourcesOfTensors) {
+  // A tensor from its parts has a source from which one can be quantised.
+  const std::vector<std::byte> words(8 * 64);
+  const std::array<std::uint64_t, 1> shape{64};
+  bitcube_tensor* made = nullptr;
+  ASSERT_EQ(bitcube_quantize(BITCUBE_FP32, words.data(), 4 * 64, shape.data(), 1, 0, nullptr, &made), BITCUBE_OK);
+  bitcube_tensor_info info{};
+  ASSERT_EQ(bitcube_tensor_describe(made, &info), BITCUBE_OK);
+  int sources = 0;
+  for (int32_t code = 0; code < 32; ++code) {
+    bitcube_format format{};
+    if (bitcube_format_of(code, &format) != BITCUBE_OK) continue;
+    info.source = code;
+    bitcube_tensor* quantised = nullptr;
+    bitcube_tensor* again = nullptr;
+    const bool is_source =
+        bitcube_quantize(info.source, words.data(), 64 * static_cast<std::size_t>(format.carrier_bits) / 8,
+                         shape.data(), 1, 0, nullptr, &quantised) == BITCUBE_OK;
+    EXPECT_EQ(bitcube_tensor_new(&info, shape.data(), bitcube_tensor_codes(made), bitcube_tensor_scales(made), &again),
+              is_source ? BITCUBE_OK : BITCUBE_REFUSED)
+        << code;
+    sources += is_source;
+    bitcube_tensor_free(quantised);
+    bitcube_tensor_free(again);
+  }
+  EXPECT_GE(sources, 4);
+  bitcube_tensor* again = nullptr;
+  info.source = BITCUBE_S8;
+  EXPECT_STATUS(
+      BITCUBE_REFUSED,
+      bitcube_tensor_new(&info, shape.data(), bitcube_tensor_codes(made), bitcube_tensor_scales(made), &again),
+      "source S8: is not a float of whole bytes");
+  bitcube_tensor_free(made);
+}
+
 TEST_F(Misuse, Null) {
   EXPECT_NULL(bitcube_table_entry(0, 0, nullptr), "entry");
   EXPECT_NULL(bitcube_find(0, nullptr, reinterpret_cast<int32_t*>(&u32_)), "name");

@@ -7,6 +7,7 @@
 
 #include "bitcube/io/packed.hpp"
 #include "bitcube/io/sha256.hpp"
+#include "bitcube/stream/checkpoint.hpp"
 #include "cli/program.hpp"
 #include "stream/files.hpp"
 #include "support/checkpoints.hpp"
@@ -105,6 +106,27 @@ TEST_F(CheckpointProgram, Inspect) {
   EXPECT_TRUE(refuses({"inspect", path("none")}, "none: No such file"));
 }
 
+/// Nobody writes to these pipes: a program that opens one waits for ever.
+TEST_F(CheckpointProgram, NamedPipes) {
+  write_checkpoint(path("in.safetensors"), kTensors);
+  write_text(path("index.json"), R"({"weight_map":{"a":"fifo.safetensors"}})");
+  const std::string message = ": is a named pipe; a regular file is needed";
+  for (const std::string name : {"fifo", "fifo.safetensors", "fifo.npy", "fifo.json"}) {
+    ASSERT_EQ(::mkfifo(path(name).c_str(), 0600), 0);
+    EXPECT_TRUE(refuses({"inspect", path(name)}, name + message));
+    EXPECT_TRUE(refuses({"inspect", path("in.safetensors"), "--against", path(name)}, name + message));
+  }
+  for (const std::string name : {"fifo.safetensors", "fifo.json"}) {
+    EXPECT_TRUE(refuses({"quantize", path(name), "-f", "hif4", "-o", path("out.safetensors")}, name + message));
+  }
+  EXPECT_TRUE(refuses({"inspect", path("index.json")}, "fifo.safetensors" + message));
+  // What the process has open already may be a pipe: there is a writer.
+  const std::string shell =
+      "cat " + path("in.safetensors") + " | " BITCUBE_PROGRAM " inspect /dev/stdin > " + path("out");
+  EXPECT_EQ(std::system(shell.c_str()), 0);
+  EXPECT_NE(read_text(path("out")).find("3 tensors"), std::string::npos);
+}
+
 /// Every fault is found before an output is begun, and named.
 TEST_F(CheckpointProgram, HostileFiles) {
   const auto file = [](std::string_view header, std::string_view data = "", std::uint64_t length = 0) {
@@ -175,6 +197,25 @@ bool killed(const Arguments& arguments, std::chrono::microseconds delay) {
   return WIFSIGNALED(status);
 }
 
+TEST_F(CheckpointProgram, WhatItDoesAgainIsSaid) {
+  write_checkpoint(path("in.safetensors"), kTensors);
+  ASSERT_TRUE(succeeds(run(quantize())));
+  const std::string whole = read_text(path("out.safetensors"));
+  auto work = stream::CheckpointQuantizer::plan(path("in.safetensors"), {});
+  ASSERT_TRUE(work && work->run(path("out.safetensors")));
+  *work = std::move(*stream::CheckpointQuantizer::plan(path("in.safetensors"), {}));
+  std::string data = read_text(path("out.safetensors.partial/0.data"));
+  data.back() = static_cast<char>(data.back() ^ 1);
+  write_text(path("out.safetensors.partial/0.data"), data);
+  const Outcome outcome = run(quantize({"--json"}));
+  EXPECT_EQ(outcome.exit, 0);
+  EXPECT_NE(outcome.err.find("note"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("1 of the finished tensors has not the bytes that were written"), std::string::npos)
+      << outcome.err;
+  EXPECT_EQ(outcome.json()["resumed"], 2);
+  EXPECT_TRUE(read_text(path("out.safetensors")) == whole);
+}
+
 TEST_F(CheckpointProgram, KilledAtAnyTime) {
   std::vector<TestTensor> tensors;
   for (int i = 0; i < 24; ++i) {
@@ -207,7 +248,9 @@ TEST_F(CheckpointProgram, KilledAtAnyTime) {
     std::size_t done = 0;  // lines that a kill has not cut
     if (std::filesystem::exists(path("out.safetensors.partial/0.data"))) {
       const std::string journal = read_text(path("out.safetensors.partial/journal"));
-      for (auto at = journal.find(" .\n"); at != std::string::npos; at = journal.find(" .\n", at + 1)) ++done;
+      for (auto at = journal.find("\ndone "); at != std::string::npos; at = journal.find("\ndone ", at + 1)) {
+        if (journal.find('\n', at + 1) != std::string::npos) ++done;
+      }
     }
     const Outcome outcome = run(quantize({"--threads", "2", "--json"}));
     EXPECT_EQ(outcome.json()["resumed"], done);

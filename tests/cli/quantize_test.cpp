@@ -104,6 +104,16 @@ TEST_F(Quantize, DequantizeGivesTheValuesBack) {
   EXPECT_EQ(elements_of<std::uint16_t>(dir_ / "b.npy", DType::kU16).size(), 350U);
 }
 
+TEST_F(Quantize, AxesBeyondTheIntegers) {
+  // As arrays and as checkpoints: no number is taken for the largest one.
+  for (const std::string axis :
+       {"9223372036854775808", "-9223372036854775809", "1000000000000000000000000000000", "x", "1.0", "0x1", "1 "}) {
+    EXPECT_TRUE(refuses(command({"--format", "hif4", "--axis", axis}), "is no whole number of 64 bits")) << axis;
+  }
+  EXPECT_TRUE(refuses(command({"--format", "hif4", "--axis", "9223372036854775807"}),
+                      "--axis: 9223372036854775807 is outside of"));
+}
+
 TEST_F(Quantize, SameBytesForAnyThreadCount) {
   for (const std::string format : {"hif4", "mxfp4", "nvfp4"}) {
     ASSERT_TRUE(succeeds(run(command({"--format", format, "--threads", "1"}, "one"))));

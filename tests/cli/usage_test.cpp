@@ -38,6 +38,19 @@ TEST(Usage, BadUsage) {
   EXPECT_TRUE(refuses({"demo", "--threads", "two"}, "--threads"));
 }
 
+/// As `-o "$OUT"` gives it where OUT is not set. No output may be lost because of that.
+TEST(Usage, OptionsWithoutAValue) {
+  EXPECT_TRUE(refuses({"convert", "x.npy", "--to", "bf16", "-o", ""}, "--output: its value is empty"));
+  EXPECT_TRUE(refuses({"convert", "1", "--to", "bf16", "--output", ""}, "--output: its value is empty"));
+  EXPECT_TRUE(refuses({"quantize", "x.npy", "-f", "hif4", "-o", ""}, "--output: its value is empty"));
+  EXPECT_TRUE(refuses({"matmul", "a.npy", "b.npy", "-o", ""}, "--output: its value is empty"));
+  EXPECT_TRUE(refuses({"matmul", "a.npy", "b.npy", "--bias", ""}, "--bias: its value is empty"));
+  EXPECT_TRUE(refuses({"asm", "x.s", "-o", ""}, "--output: its value is empty"));
+  EXPECT_TRUE(refuses({"run", "x.s", "--dump-state", ""}, "--dump-state: its value is empty"));
+  EXPECT_TRUE(
+      refuses({"quantize", "x.npy", "-f", "hif4", "-o", "x", "--include", ""}, "--include: is for checkpoints"));
+}
+
 TEST(Usage, ErrorsAsJson) {
   const Outcome unknown = run({"convert", "--to", "e4m4", "1", "--json"});
   EXPECT_EQ(unknown.exit, 2);

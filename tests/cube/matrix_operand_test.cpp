@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bitcube/cube/matmul.hpp"
 #include "support/operands.hpp"
 
 namespace bitcube {
@@ -70,6 +71,27 @@ TEST(MatrixOperand, QuantizedMatrices) {
         }
       }
     }
+  }
+}
+
+/// Without lanes there are no scales either, but that is not what is wrong.
+TEST(MatrixOperand, NoLanes) {
+  for (const BlockFormat& format : block_formats) {
+    if (format.is_nvfp4()) continue;
+    const QuantizeOptions options{.format = &format};
+    const auto a = quantize({}, fp32, std::vector<std::uint64_t>{4, 0}, 1, options);
+    const auto b = quantize({}, fp32, std::vector<std::uint64_t>{0, 5}, 0, options);
+    ASSERT_TRUE(a && b);
+    const auto left = quantized_operand(Side::a, *a);
+    const auto right = quantized_operand(Side::b, *b);
+    ASSERT_TRUE(left && right);
+    const std::string message = "M = 4, N = 5, K = 0: every dimension must be at least 1";
+    const auto kind = product_kind(*left, *right);
+    ASSERT_FALSE(kind) << format.name;
+    EXPECT_EQ(kind.error().message, message) << format.name;
+    const auto product = matmul(*left, *right, {});
+    ASSERT_FALSE(product) << format.name;
+    EXPECT_EQ(product.error().message, message) << format.name;
   }
 }
 

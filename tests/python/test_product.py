@@ -225,7 +225,7 @@ Q = bitcube.quantize(np.ones((4, 64), np.float32), "hif4")
      "b_scales: shape (2, 1), but it must be (1, 2): one per 32 lanes of K"),
     ((np.full((2, 3), 16, np.uint8), F.T), {"a_type": "e2m1"}, ValueError, "a: element 0 is 0x10, beyond a lane of"),
     ((np.ones((2, 0), np.float32), np.ones((0, 2), np.float32)), {}, ValueError, ""),
-    ((F, F.T), {"pre_quant": "REQ9"}, ValueError, "mode: no such thing as 'REQ9'; choose from NoQuant"),
+    ((F, F.T), {"pre_quant": "REQ9"}, ValueError, "pre_quant: no such thing as 'REQ9'; choose from NoQuant"),
     ((F, F.T), {"pre_quant": "REQ8", "scale": 1}, ValueError, ""),
 ])
 def test_errors_of_products(arguments, options, error, message):
@@ -246,7 +246,9 @@ def test_errors_of_products(arguments, options, error, message):
     ({"mode": "REQ8", "scale": 1, "offset": 1.5}, TypeError, "offset: integers, not float64"),
     ({"mode": "REQ8", "scale": [1, 1]}, ValueError, "scale: REQ8 takes one for all columns"),
     ({"mode": "VREQ8", "scale": 1}, ValueError, "scale: VREQ8 takes one per column; use REQ8 for one for all"),
-    ({"mode": "VREQ8", "scale": [1.0]}, ValueError, ""),
+    ({"mode": "VREQ8", "scale": [1.0]}, ValueError, "scale: 1 numbers for 2 columns"),
+    ({"mode": "VREQ8", "scale": []}, ValueError, "scale: 0 numbers for 2 columns"),
+    ({"relu_param": [0.5]}, ValueError, "relu_param: 1 numbers for 2 columns"),
     ({"mode": "VREQ8", "scale": [1, 1], "offset": [1]}, ValueError, "offset: 1 numbers for 2 scales"),
     ({"mode": "REQ8", "quant_params": 1}, ValueError, ""),
     ({"mode": "REQ8", "quant_params": 2**64}, ValueError, "quant_params: 18446744073709551616 is outside"),
@@ -266,6 +268,14 @@ def test_errors_of_the_post_process(options, error, message):
     with pytest.raises(error) as caught:
         bitcube.postprocess(np.ones((2, 2), np.int32), **options)
     assert str(caught.value).startswith(message) and str(caught.value)
+
+
+def test_a_product_without_lanes_is_none():
+    for name in ("hif4", "mxfp8-e4m3"):
+        a = bitcube.quantize(np.ones((4, 0), np.float32), name, axis=1)
+        b = bitcube.quantize(np.ones((0, 5), np.float32), name, axis=0)
+        with pytest.raises(ValueError, match="^M = 4, N = 5, K = 0: every dimension must be at least 1$"):
+            bitcube.matmul(a, b)
 
 
 def test_accumulators_must_be_accumulators():

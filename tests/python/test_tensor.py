@@ -137,7 +137,7 @@ def test_views_keep_the_tensor_and_cannot_change_it():
     (np.ones(4), {"format": "hif4", "axis": 1}, ValueError, "axis: 1 is outside of shape (4,); it goes from -1 to 0"),
     (np.ones(4), {"format": "hif4", "axis": -2}, ValueError, "axis: -2 is outside"),
     (np.ones(4), {"format": "hif4", "axis": 0.5}, TypeError, "axis: an int, not float"),
-    (np.float32(1), {"format": "hif4"}, ValueError, "axis: the array is a scalar, which has no axis"),
+    (np.float32(1), {"format": "hif4"}, ValueError, "x: a scalar, which has no axis"),
     (np.ones(4), {"format": "hif4", "scale": "floor"}, ValueError, "scale: hif4 has none; it is for the MX formats"),
     (np.ones(4), {"format": "mxfp4", "profile": "pto"}, ValueError, "profile: mxfp4 has none; it is for hif4"),
     (np.ones(4), {"format": "mxfp4", "tensor_scale": True}, ValueError, "tensor_scale: mxfp4 has none"),

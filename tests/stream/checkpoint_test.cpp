@@ -83,6 +83,20 @@ class Checkpoint : public testing::Test {
     return std::move(*results);
   }
 
+  /// The same, and what run() found of an earlier run.
+  std::vector<CheckpointResult> resume(const CheckpointOptions& options, std::string_view output,
+                                       std::vector<std::string>& notes) const {
+    auto work = CheckpointQuantizer::plan(path("in.safetensors"), options);
+    EXPECT_TRUE(succeeds(work));
+    if (!work) return {};
+    auto results = work->run(path(output));
+    EXPECT_TRUE(succeeds(results));
+    if (!results) return {};
+    notes = work->notes();
+    EXPECT_TRUE(succeeds(work->commit()));
+    return std::move(*results);
+  }
+
   /// Does the work, but leaves it unfinished beside the output.
   void interrupt(const CheckpointOptions& options, std::string_view output) const {
     auto work = CheckpointQuantizer::plan(path("in.safetensors"), options);
@@ -229,6 +243,13 @@ TEST_F(Checkpoint, Refuses) {
   EXPECT_EQ(dir_.names(), (std::set<std::string>{"in.safetensors", "link"}));
 }
 
+TEST_F(Checkpoint, ATensorWithoutAName) {
+  write_checkpoint(path("in.safetensors"), {{"", "F32", {64, 64}}, {"a", "F32", {64, 64}}});
+  EXPECT_TRUE(plan_fails(kDefaults, path("in.safetensors") +
+                                        ": tensor \"\": a quantised tensor needs a name; copy it with --exclude '^$'"));
+  EXPECT_EQ(selected(choose({}, {"^$"})), std::vector<std::string>{"a"});
+}
+
 TEST_F(Checkpoint, PatternsTakeNoTimeAndNoStack) {
   // With a matcher that backtracks the first would take years, and the second the whole stack.
   write_checkpoint(path("in.safetensors"), {{std::string(1'000'000, 'a') + "!", "F32", {64, 64}}});
@@ -281,17 +302,110 @@ TEST_F(Checkpoint, FinishedTensorsAreNotDoneAgain) {
       EXPECT_EQ(results[i].tensor_scale, whole_results[i].tensor_scale) << i;
     }
 
-    // What is done stays as it is, here wrong; so it was not done again.
+    // Nothing is left to do.
     interrupt(options, "out");
-    std::string data = read_text(path("out.partial/0.data"));
-    data.back() = static_cast<char>(data.back() ^ 1);
-    write_text(path("out.partial/0.data"), data);
     EXPECT_EQ(resumed(quantize(options, "out")), kEveryType.size());
-    EXPECT_EQ(read_text(path("out")), data);
+    EXPECT_EQ(read_text(path("out")), whole);
     std::filesystem::remove(path("out"));
     EXPECT_EQ(dir_.names(), (std::set<std::string>{"in.safetensors", "whole"}));
   }
   EXPECT_EQ(read_text(path("in.safetensors")), before);
+}
+
+TEST_F(Checkpoint, BytesThatChangedAreDoneAgain) {
+  // One that is packed, one that is copied, one that is packed along its first axis and has several windows.
+  write_checkpoint(path("in.safetensors"), {{"a", "F32", {64, 64}}, {"n", "F32", {64}}, {"z", "BF16", {64, 128}}});
+  const CheckpointOptions options = along(0);
+  quantize(options, "whole");
+  const std::string whole = read_text(path("whole"));
+  const auto file = read_safetensors(path("whole"));
+  ASSERT_TRUE(succeeds(file));
+  ASSERT_EQ(file->tensors().size(), 5U);  // codes and scales of two
+  const std::uint64_t start = file->header().size();
+  for (const SafetensorsTensor& part : file->tensors()) {
+    const std::string name = part.name.substr(0, 1);
+    for (const std::uint64_t at : {part.begin, part.begin + part.size() / 2, part.end - 1}) {
+      interrupt(options, "out");
+      std::string data = read_text(path("out.partial/0.data"));
+      data[start + at] = static_cast<char>(data[start + at] ^ 0x10);
+      write_text(path("out.partial/0.data"), data);
+      std::vector<std::string> notes;
+      EXPECT_EQ(resumed(resume(options, "out", notes)), 2U) << part.name << " " << at;
+      EXPECT_TRUE(read_text(path("out")) == whole) << part.name << " " << at;
+      EXPECT_EQ(notes, std::vector<std::string>{path("out.partial/0.data") +
+                                                ": 1 of the finished tensors has not the bytes that were written, the "
+                                                "first is \"" +
+                                                name + "\"; done again"});
+    }
+  }
+  interrupt(options, "out");
+  write_text(path("out.partial/0.data"), std::string(whole.size(), '\0'));
+  std::vector<std::string> notes;
+  EXPECT_EQ(resumed(resume(options, "out", notes)), 0U);
+  EXPECT_TRUE(read_text(path("out")) == whole);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_NE(notes[0].find(": 3 of the finished tensors have not"), std::string::npos) << notes[0];
+  // No note where all is well, and one where the file is short.
+  interrupt(options, "out");
+  EXPECT_EQ(resumed(resume(options, "out", notes)), 3U);
+  EXPECT_EQ(notes, std::vector<std::string>{});
+  interrupt(options, "out");
+  std::filesystem::resize_file(path("out.partial/0.data"), whole.size() - 1);
+  EXPECT_EQ(resumed(resume(options, "out", notes)), 0U);
+  EXPECT_EQ(notes, std::vector<std::string>{
+                       path("out.partial/0.data") +
+                       ": has not the size that it should have; what was finished in it, 3 tensors, is done "
+                       "again"});
+  EXPECT_TRUE(read_text(path("out")) == whole);
+}
+
+/// Whatever the journal says, the result and its figures are right.
+TEST_F(Checkpoint, DamagedJournals) {
+  write_checkpoint(path("in.safetensors"), {{"a", "F32", {64, 64}}, {"n", "F32", {64}}});
+  CheckpointOptions options;
+  options.quantize.format = find_block_format("nvfp4");
+  options.quantize.tensor_scale = true;
+  const auto expected = quantize(options, "whole");
+  const std::string whole = read_text(path("whole"));
+  interrupt(options, "out");
+  const std::string journal = read_text(path("out.partial/journal"));
+  const std::string data = read_text(path("out.partial/0.data"));
+  std::vector<std::string> notes;
+  const auto resumed_with = [&](const std::string& damaged, std::string_view what) {
+    std::filesystem::create_directory(dir_ / "out.partial");
+    write_text(path("out.partial/journal"), damaged);
+    write_text(path("out.partial/0.data"), data);
+    const auto results = resume(options, "out", notes);
+    EXPECT_TRUE(read_text(path("out")) == whole) << what;
+    EXPECT_EQ(results.size(), 2U);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      EXPECT_EQ(results[i].error.sqnr, expected[i].error.sqnr) << what;
+      EXPECT_EQ(results[i].error.lanes, expected[i].error.lanes) << what;
+      EXPECT_EQ(results[i].error.non_finite, expected[i].error.non_finite) << what;
+      EXPECT_EQ(results[i].tensor_scale, expected[i].tensor_scale) << what;
+      EXPECT_EQ(results[i].rounding_flags, expected[i].rounding_flags) << what;
+    }
+    return resumed(results);
+  };
+  EXPECT_EQ(resumed_with(journal, "whole"), 2U);
+  for (std::size_t at = 0; at < journal.size(); ++at) {
+    std::string damaged = journal;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    resumed_with(damaged, "byte " + std::to_string(at));
+    resumed_with(journal.substr(0, at), "cut at " + std::to_string(at));
+  }
+  const auto first = journal.find("\ndone ") + 1;
+  std::string damaged = journal;
+  damaged[journal.find(' ', first + 7) + 1] = '9';  // the flags
+  EXPECT_EQ(resumed_with(damaged, "flags"), 1U);
+  const std::string one = path("out.partial") + ": 1 line of its journal cannot be read; what it said is done again";
+  EXPECT_EQ(notes, std::vector<std::string>{one});
+  EXPECT_EQ(resumed_with(journal + "done 9 0\n" + std::string("\0\xFF garbage\n\n", 12), "garbage"), 2U);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_NE(notes[0].find(": 3 lines of its journal cannot be read"), std::string::npos) << notes[0];
+  EXPECT_EQ(resumed_with("nonsense\n", "nonsense"), 0U);
+  EXPECT_EQ(notes, std::vector<std::string>{path("out.partial") +
+                                            ": is of other arguments, of another source or damaged; all is done anew"});
 }
 
 TEST_F(Checkpoint, WhatChangedIsDoneAnew) {

@@ -21,7 +21,8 @@ struct ProductKind {
 };
 
 /// The kind of product of two operands, or why there is none. A scale on both sides, or on one with FP16/BF16 on the
-/// other, makes an MX operation; FP16 and BF16 alone count as MX.
+/// other, makes an MX operation; FP16 and BF16 alone count as MX. Errors: an operand without lines or lanes, types that
+/// no product takes, scales that are missing or too many.
 Expected<ProductKind> product_kind(const Operand& a, const Operand& b);
 
 /// Row-major accumulators, one 32-bit word per element.

@@ -118,6 +118,10 @@ class OutputFile {
 /// one fails none is. Only a rename can then still fail; the message lists the files that were in place before it.
 Expected<void> commit_all(std::span<OutputFile* const> files);
 
+/// An error for a path at which something else than a file is, such as a named pipe, of which opening waits for a
+/// writer. What this process has open already (/dev/stdin) is none, nor is what is not there: opening says that.
+Expected<void> check_regular(const std::filesystem::path& path);
+
 /// Where the bytes of an output file of this name will be: symbolic links are followed, also one that leads nowhere
 /// yet. Errors: a directory, something that is no file, one that may not be written.
 Expected<std::filesystem::path> output_target(const std::filesystem::path& path);

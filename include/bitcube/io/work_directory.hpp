@@ -26,6 +26,9 @@ class WorkDirectory {
   WorkDirectory& operator=(WorkDirectory&&) noexcept;
   ~WorkDirectory();
 
+  const std::filesystem::path& path() const noexcept;
+  /// Where file `number` is, or would be.
+  std::filesystem::path file(std::size_t number) const;
   /// The complete lines that were there at open(). A line that a kill has cut is none.
   const std::string& journal() const noexcept;
   /// Removes all files and all lines, and begins with this line.
@@ -38,6 +41,8 @@ class WorkDirectory {
   /// Makes file `number` of this size, in place of one that is there. Room for it is taken where that is possible.
   Expected<void> make_file(std::size_t number, std::uint64_t size);
   Expected<void> write_at(std::size_t number, std::uint64_t offset, std::span<const std::byte> bytes);
+  /// Copies bytes that are in the file; an end before them is an error.
+  Expected<void> read_at(std::size_t number, std::uint64_t offset, std::span<std::byte> to);
   /// Makes the bytes of the file durable, and then this line.
   Expected<void> sync(std::size_t number, std::string_view line);
   /// Makes file `number` durable and moves it to `target` (see output_target()), whose owner and permissions it takes

@@ -49,8 +49,8 @@ struct CheckpointResult {
 /// copied bit for bit; the bytes of the result depend on nothing but source and options.
 ///
 /// Until commit() all is in a directory OUTPUT.partial beside the output (of an index: beside the new index). When the
-/// process is killed, the next run with the same source and options goes on with the tensors that are missing; with
-/// others, and where a source has changed, it starts anew. Each file appears complete or not at all, the index last.
+/// process is killed, the next run with the same source and options goes on with the tensors that are missing, and does
+/// again those whose bytes are no longer what was written; with others, and where a source has changed, it starts anew. Each file appears complete or not at all, the index last.
 class CheckpointQuantizer {
  public:
   /// Reads and checks all headers; nothing is written.
@@ -64,6 +64,8 @@ class CheckpointQuantizer {
   const std::vector<CheckpointTensor>& tensors() const noexcept;
   /// What is odd, but no error: types that the specification does not know, patterns that match nothing.
   const std::vector<std::string>& warnings() const noexcept;
+  /// What run() found of an earlier run that could not be used, though it should: damaged bytes or journals.
+  const std::vector<std::string>& notes() const noexcept;
   /// Whether the source is an index; the output is then a directory.
   bool is_sharded() const noexcept;
 

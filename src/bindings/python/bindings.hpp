@@ -70,6 +70,10 @@ std::span<Byte> writable(py::array& array) {
   return {static_cast<Byte*>(array.mutable_data()), static_cast<std::size_t>(array.nbytes()) / sizeof(Byte)};
 }
 
+/// Objects of this class come from functions. Without this the class could be called without a constructor, or its
+/// __new__ alone, and pybind11 would make an object of bytes that nobody set.
+void only_from_functions(const py::handle& type);
+
 void add_tables(py::module_& module);
 void add_convert(py::module_& module);
 void add_tensor(py::module_& module);

@@ -92,7 +92,7 @@ unsigned shared_of(const std::string& name) {
 
 unsigned gpr_of(const std::string& name) {
   if (const auto code = isa::find_gpr(name)) return static_cast<unsigned>(*code);
-  throw py::value_error(fmt::format("register: '{}' is none", name));
+  throw py::value_error(fmt::format("name: '{}' is no register; registers are zero, a0 and so on", name));
 }
 
 py::object tile_dict(const machine::TileRef& tile) {
@@ -215,8 +215,9 @@ void add_machine(py::module_& module) {
     return lines;
   });
 
-  py::class_<Program>(module, "Program")
-      .def_static("load", [](const std::string& path) { return value_of(Program::load(path)); })
+  py::class_<Program> program_class(module, "Program");
+  only_from_functions(program_class);
+  program_class.def_static("load", [](const std::string& path) { return value_of(Program::load(path)); })
       .def_static("parse", [](const std::string& text, const std::string& name,
                               const std::string& directory) { return value_of(Program::parse(text, name, directory)); })
       .def_property_readonly("name", &Program::name)
@@ -232,8 +233,9 @@ void add_machine(py::module_& module) {
         return lines;
       });
 
-  py::class_<Core>(module, "Core")
-      .def(py::init([](const py::dict& arguments) { return Core(options_of(arguments)); }))
+  py::class_<Core> core_class(module, "Core");
+  only_from_functions(core_class);
+  core_class.def_static("make", [](const py::dict& arguments) { return Core(options_of(arguments)); })
       .def("copy", [](const Core& core) { return Core(core); })
       .def("__eq__", [](const Core& a, const Core& b) { return a == b; })
       .def("step", [](Core& core) { return outcome_dict(without_gil([&] { return core.step(); })); })
@@ -266,7 +268,7 @@ void add_machine(py::module_& module) {
       .def("set_gpr",
            [](Core& core, unsigned pe, const std::string& name, uint64 value) {
              const unsigned code = gpr_of(name);
-             if (code == 0) throw py::value_error("register: zero is always 0");
+             if (code == 0) throw py::value_error("name: the register zero is always 0");
              core.state().pe[pe_of(pe)].gpr[code] = value;
            })
       .def("map",

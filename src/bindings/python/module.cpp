@@ -38,6 +38,13 @@ py::array new_array(const Format& format, const std::vector<uint64>& shape) {
   return py::array(py::dtype(dtype), std::vector<py::ssize_t>(shape.begin(), shape.end()));
 }
 
+void only_from_functions(const py::handle& type) {
+  reinterpret_cast<PyTypeObject*>(type.ptr())->tp_new = [](PyTypeObject* cls, PyObject*, PyObject*) -> PyObject* {
+    PyErr_Format(PyExc_TypeError, "%.200s: functions of bitcube make these objects, nothing else does", cls->tp_name);
+    return nullptr;
+  };
+}
+
 namespace {
 
 std::string_view kind_name(Kind kind) {

@@ -54,14 +54,14 @@ const PreQuantMode& scalar_mode(const PreQuantMode& mode) {
   return found == prequant_modes.end() ? mode : *found;
 }
 
-const PreQuantMode& mode_of(const py::object& object) {
+const PreQuantMode& mode_of(std::string_view argument, const py::object& object) {
   if (py::isinstance<py::str>(object)) {
-    return look_up("mode", object.cast<std::string>(), prequant_modes,
+    return look_up(argument, object.cast<std::string>(), prequant_modes,
                    [](std::string_view name) { return find_prequant(name); });
   }
   const auto code = object.cast<int>();
   const PreQuantMode* mode = code < 0 ? nullptr : find_prequant(static_cast<unsigned>(code));
-  if (mode == nullptr) throw py::value_error(fmt::format("mode: code {} is reserved", code));
+  if (mode == nullptr) throw py::value_error(fmt::format("{}: code {} is reserved", argument, code));
   return *mode;
 }
 
@@ -69,7 +69,8 @@ const PreQuantMode& mode_of(const py::object& object) {
 class Postprocess {
  public:
   explicit Postprocess(const py::dict& arguments) {
-    options_.mode = &mode_of(arguments["mode"]);
+    argument_ = arguments["argument"].cast<std::string>();
+    options_.mode = &mode_of(argument_, arguments["mode"]);
     read_quantisation(parameter<double>(arguments["scale"]), parameter<int64>(arguments["offset"]),
                       parameter<int64>(arguments["shift"]), parameter<uint64>(arguments["quant_params"]));
     read_activation(arguments["relu"].cast<bool>(), arguments["relu_param"]);
@@ -96,6 +97,12 @@ class Postprocess {
       throw py::value_error(
           fmt::format("packed: {} gives {}, which has one lane per word", options_.mode->name, to.name));
     }
+    const auto check_columns = [cols](std::string_view argument, bool per_column, std::size_t count) {
+      if (!per_column || count == cols) return;
+      throw py::value_error(fmt::format("{}: {} numbers for {} columns", argument, count, cols));
+    };
+    check_columns(quant_argument_, options_.mode->per_column, carriers_.size());
+    check_columns("relu_param", options_.relu == Relu::per_column, alphas_.size());
     value_of(check_postprocess(accumulator, rows, cols, options_));
   }
 
@@ -164,10 +171,10 @@ class Postprocess {
     const bool shifts = m.carrier == CarrierKind::shift;
     const std::string_view needed = shifts ? "shift" : "scale";
     if (!words.given && !(shifts ? shift.given : scale.given)) {
-      throw py::value_error(fmt::format("mode: {} needs {} or quant_params", m.name, needed));
+      throw py::value_error(fmt::format("{}: {} needs {} or quant_params", argument_, m.name, needed));
     }
     const bool scalar = words.given ? words.scalar : shifts ? shift.scalar : scale.scalar;
-    const std::string_view what = words.given ? "quant_params" : needed;
+    const std::string_view what = quant_argument_ = words.given ? "quant_params" : needed;
     if (m.per_column && scalar) {
       throw py::value_error(
           fmt::format("{}: {} takes one per column; use {} for one for all", what, m.name, scalar_mode(m).name));
@@ -242,6 +249,8 @@ class Postprocess {
     return out;
   }
 
+  std::string argument_;             // that names the mode
+  std::string_view quant_argument_;  // that has the quantisation parameters
   PostprocessOptions options_;
   std::vector<uint64> carriers_;
   std::vector<uint64> alphas_;

@@ -88,8 +88,9 @@ py::tuple error_of(const QuantizedTensor& t, const py::array& original, unsigned
 }  // namespace
 
 void add_tensor(py::module_& module) {
-  py::class_<QuantizedTensor>(module, "Tensor")
-      .def_property_readonly("format", [](const QuantizedTensor& t) { return t.format->name; })
+  py::class_<QuantizedTensor> tensor_class(module, "Tensor");
+  only_from_functions(tensor_class);
+  tensor_class.def_property_readonly("format", [](const QuantizedTensor& t) { return t.format->name; })
       .def_property_readonly(
           "profile",
           [](const QuantizedTensor& t) { return t.profile != nullptr ? std::optional(t.profile->name) : std::nullopt; })
