@@ -67,15 +67,19 @@ struct DisasmOptions {
 
 Expected<Exit> disassemble(const DisasmOptions& options, const Console& console) {
   constexpr std::uint64_t longest = std::uint64_t{64} << 20;
-  const auto file = MappedFile::open(options.input, longest);
+  const auto file = InputFile::open(options.input, longest);
   if (!file) return file.error();
-  const auto bytes = file->bytes();
-  const auto program =
-      program::Program::from_bytes({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, options.input);
+  if (file->size() > longest) {
+    return Error{fmt::format("{}: {} bytes; a program has at most {}", options.input, file->size(), longest)};
+  }
+  const auto bytes = file->load();
+  if (!bytes) return bytes.error();
+  const auto program = program::Program::from_bytes(
+      {reinterpret_cast<const std::uint8_t*>(bytes->data()), bytes->size()}, options.input);
   if (!program) return program.error();
   Expected<void> printed;
   if (console.json()) {
-    printed = console.print_json(Json{{"bytes", bytes.size()}, {"instructions", lines_json(*program)}});
+    printed = console.print_json(Json{{"bytes", bytes->size()}, {"instructions", lines_json(*program)}});
   } else {
     // What is printed assembles to the same bytes: address and word stand in comments.
     TextTable table;

@@ -1,4 +1,6 @@
 // bitcube matmul: A * B + C + bias, and the post-process.
+#include <filesystem>
+#include <limits>
 #include <utility>
 
 #include "bitcube/cube/matmul.hpp"
@@ -20,9 +22,37 @@ struct Options {
   unsigned threads = 0;
 };
 
+/// Bytes of a regular file, or 0.
+std::uint64_t file_bytes(const std::string& text) {
+  std::error_code ignored;
+  const std::filesystem::path path = array_path(text);
+  if (!std::filesystem::is_regular_file(path, ignored)) return 0;
+  const auto size = std::filesystem::file_size(path, ignored);
+  return ignored ? 0 : size;
+}
+
+/// Both operands are in memory before their sizes can be compared, so these are checked by themselves.
+std::uint64_t operand_bytes(const Options& options) {
+  return file_bytes(options.a.path) + file_bytes(options.b.path) + file_bytes(options.a.scales_path) +
+         file_bytes(options.b.scales_path);
+}
+
+/// All that is there at the end: operands, C, accumulators, D and the workspace (docs/performance.md).
+Expected<void> check_product_memory(const Options& options, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
+  std::uint64_t elements = 0;  // 4 bytes each for the accumulators and at most 4 for D
+  std::uint64_t results = 0;
+  if (__builtin_mul_overflow(m, n, &elements) || __builtin_mul_overflow(elements, std::uint64_t{8}, &results)) {
+    results = std::numeric_limits<std::uint64_t>::max() / 2;
+  }
+  constexpr std::uint64_t kWorkspace = std::uint64_t{16} << 20;
+  return check_memory(fmt::format("matmul with M = {}, N = {}, K = {}", m, n, k),
+                      operand_bytes(options) + file_bytes(options.c) + file_bytes(options.bias) + results + kWorkspace);
+}
+
 Expected<Exit> run(const Options& options, const Console& console) {
   const auto profile = look_up("--accumulate", options.accumulate, accumulation_profiles, find_accumulation_profile);
   if (!profile) return profile.error();
+  if (auto fits = check_memory("matmul: reading both operands", operand_bytes(options)); !fits) return fits.error();
   const auto a = OperandFile::load(Side::a, options.a);
   if (!a) return a.error();
   const auto b = OperandFile::load(Side::b, options.b);
@@ -34,6 +64,7 @@ Expected<Exit> run(const Options& options, const Console& console) {
   if (!kind) return kind.error();
   const std::size_t rows = a->operand().lines;
   const std::size_t cols = b->operand().lines;
+  if (auto fits = check_product_memory(options, rows, cols, a->operand().k); !fits) return fits.error();
 
   const Format& accumulator = *kind->accumulator;
   MatmulOptions product;
@@ -62,10 +93,10 @@ Expected<Exit> run(const Options& options, const Console& console) {
 
   const Stopwatch clock;
   ProgressBar bar("matmul");
-  product.execution = {.threads = options.threads, .progress = bar.callback()};
+  product.execution = execution_of(options.threads, bar.callback());
   const auto accumulators = matmul(a->operand(), b->operand(), product);
   if (!accumulators) return accumulators.error();
-  if (auto done = finish->run(*accumulators, {.threads = options.threads}); !done) return done.error();
+  if (auto done = finish->run(*accumulators, execution_of(options.threads)); !done) return done.error();
   const double seconds = clock.seconds();
 
   Json json{{"m", rows}, {"n", cols}, {"k", a->operand().k}, {"a", a->json()}, {"b", b->json()}};
@@ -124,7 +155,7 @@ void add_matmul(CLI::App& root, const Console& console, Action& action) {
         ->type_name("TENSOR")
         ->group(group);
   }
-  add_threads(command, options->threads);
+  add_limits(command, options->threads);
   add_json(command);
   add_examples(command,
                "  bitcube quantize X.npy --format hif4 --axis 1 -o X.safetensors\n"

@@ -44,9 +44,13 @@ Expected<Accumulators> load(const std::string& path) {
   Accumulators out{format, shape.size() == 2 ? shape[0] : 1, shape.back(), {}};
   if (out.rows == 0 || out.cols == 0)
     return Error{fmt::format("{}: shape {} has no elements", path, shape_text(shape))};
-  const auto payload = array->payload();
-  out.words.resize(payload.size() / sizeof(std::uint32_t));
-  std::memcpy(out.words.data(), payload.data(), payload.size());
+  // The accumulators and D, which has at most 4 bytes per element.
+  if (auto fits = check_memory(fmt::format("postprocess of {} x {}", out.rows, out.cols), 2 * array->size()); !fits) {
+    return fits.error();
+  }
+  out.words.resize(array->size() / sizeof(std::uint32_t));
+  if (auto read = array->read(0, std::as_writable_bytes(std::span(out.words))); !read) return read.error();
+  if (auto same = array->file.check_unchanged(); !same) return same.error();
   return out;
 }
 
@@ -58,7 +62,7 @@ Expected<Exit> run(const Options& options, const Console& console) {
   if (!finish) return finish.error();
   const Stopwatch clock;
   ProgressBar bar("postprocess");
-  if (auto done = finish->run(*accumulators, {.threads = options.threads, .progress = bar.callback()}); !done) {
+  if (auto done = finish->run(*accumulators, execution_of(options.threads, bar.callback())); !done) {
     return done.error();
   }
   const double seconds = clock.seconds();
@@ -82,7 +86,7 @@ void add_postprocess(CLI::App& root, const Console& console, Action& action) {
   command.add_option("-o,--output", options->output, "D as a .npy array; without it the result is only described")
       ->type_name("D.npy");
   options->postprocess.add_to(command);
-  add_threads(command, options->threads);
+  add_limits(command, options->threads);
   add_json(command);
   add_examples(command,
                "  bitcube postprocess ACC.npy --pre-quant REQ8 --scale 0.05 --offset -3 --sat -o D.npy\n"

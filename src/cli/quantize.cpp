@@ -197,9 +197,9 @@ Expected<Exit> run(Options options, const Console& console) {
 
   const Stopwatch clock;
   ProgressBar bar("quantize");
-  quantize_options->execution = {.threads = options.threads, .progress = bar.callback()};
-  const auto result =
-      stream::quantize(input->source, *axis, *quantize_options, options.name, *output, goldens ? &*goldens : nullptr);
+  quantize_options->execution = execution_of(options.threads, bar.callback());
+  const auto result = stream::quantize(input->source, *axis, *quantize_options, options.name, *output,
+                                       goldens ? &*goldens : nullptr, window_size());
   if (!result) return result.error();
   const double seconds = clock.seconds();
 
@@ -315,7 +315,7 @@ void add_quantize(CLI::App& root, const Console& console, Action& action) {
       .add_option("--source-type", options->source_type,
                   "Round the elements to this float first; of unsigned arrays: what the codes are")
       ->type_name("TYPE");
-  add_threads(command, options->threads);
+  add_limits(command, options->threads);
   add_json(command);
   constexpr const char* kArrays = "Arrays";
   command.add_option("--name", options->name, "Name of the tensor in the file; default: that of the input file")

@@ -200,7 +200,7 @@ class Quantizer {
   Real amax() const {
     std::vector<Real> maxima(blocks_of(groups()));
     const auto larger = [](const Real& a, const Real& b) { return compare_magnitude(a, b) > 0 ? a : b; };
-    for_each_block(groups(), {.threads = options_.execution.threads}, [&](uint64 block, uint64 begin, uint64 end) {
+    for_each_block(groups(), options_.execution.quiet(), [&](uint64 block, uint64 begin, uint64 end) {
       Real largest;
       for (uint64 group = begin; group < end; ++group) {
         std::array<Value, mx_group_lanes> lanes;
@@ -667,7 +667,8 @@ Expected<void> quantize_lines(std::span<const std::byte> bytes, const Format& so
                               std::span<std::byte> codes, std::span<std::byte> scales) {
   const Expected<Geometry> geometry = quantize_geometry(bytes, source, shape, axis, options);
   if (!geometry) return geometry.error();
-  if (options.tensor_scale && !options.given_scale) return Error{"nvfp4: a tensor scale needs the whole tensor, not some of its lines"};
+  if (options.tensor_scale && !options.given_scale)
+    return Error{"nvfp4: a tensor scale needs the whole tensor, not some of its lines"};
   const uint64 all = geometry->lines.count;
   if (first_line > all || lines > all - first_line) {
     return Error{fmt::format("lines {} to {}: shape {} along axis {} has {}", first_line, first_line + lines,

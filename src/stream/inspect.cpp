@@ -122,9 +122,7 @@ struct TensorFiles::Impl {
   /// The bytes of a part of a tensor: 0 is all of it, or its codes; 1 its scales.
   Expected<Read> read_part(std::size_t tensor, int part) const {
     if (array) {
-      return Read([this](std::uint64_t offset, std::span<std::byte> to) {
-        return array->file.read(array->offset + offset, to);
-      });
+      return Read([this](std::uint64_t offset, std::span<std::byte> to) { return array->read(offset, to); });
     }
     const Place& place = places[tensor];
     const SafetensorsTensor& planned = part == 0 ? place.first : place.second;
@@ -155,7 +153,7 @@ Expected<TensorFiles> TensorFiles::open(const std::filesystem::path& path) {
                                .name = path.stem().string(),
                                .dtype = std::string(dtype_name(array->dtype)),
                                .shape = array->shape,
-                               .bytes = array->payload().size()});
+                               .bytes = array->size()});
       impl->files.push_back({"", path});
       impl->array = std::move(*array);
     } else {

@@ -119,5 +119,62 @@ TEST_F(Memory, Dequantize) {
   }
 }
 
+// --max-memory
+TEST_F(Memory, TheLimitHolds) {
+  const std::string input = zeros(DType::kF64, {5120, 8192});
+  const Arguments quantize{"quantize", input, "--format", "hif4", "--axis", "0", "-o", dir_ / "w.safetensors"};
+  Arguments limited = quantize;
+  limited.insert(limited.end(), {"--max-memory", "96M"});
+  const Outcome outcome = run(limited);
+  EXPECT_TRUE(succeeds(outcome));
+  EXPECT_LT(outcome.max_rss, 96 * 1024);
+  const std::string bytes = read_text(dir_ / "w.safetensors");
+  EXPECT_TRUE(succeeds(run(quantize)));
+  EXPECT_TRUE(read_text(dir_ / "w.safetensors") == bytes);
+}
+
+TEST_F(Memory, WhatNeedsMoreSaysHowMuch) {
+  const std::string a = zeros(DType::kF32, {5000, 16'000});
+  EXPECT_TRUE(refuses({"matmul", a, a, "--max-memory", "256M", "-o", dir_ / "d.npy"},
+                      "matmul: reading both operands takes about 675 MiB, more than the 256 MiB of --max-memory"));
+  write_text(dir_ / "c.npy", npy_header(DType::kF32, std::vector<std::uint64_t>{20'000, 1}) + std::string(80'000, 0));
+  write_text(dir_ / "r.npy", npy_header(DType::kF32, std::vector<std::uint64_t>{1, 20'000}) + std::string(80'000, 0));
+  EXPECT_TRUE(refuses({"matmul", dir_ / "c.npy", dir_ / "r.npy", "--max-memory", "2G", "-o", dir_ / "d.npy"},
+                      "matmul with M = 20000, N = 20000, K = 1 takes about 3132 MiB, more than the 2048 MiB of "
+                      "--max-memory"));
+  EXPECT_TRUE(refuses({"postprocess", a, "--max-memory", "400M", "-o", dir_ / "d.npy"},
+                      "postprocess of 5000 x 16000 takes about 675 MiB, more than the 400 MiB of --max-memory"));
+  EXPECT_EQ(dir_.names(), (std::set<std::string>{"zeros.npy", "c.npy", "r.npy"}));
+  for (const std::string bad : {"-1", "2X", "G", "1.5G", "18446744073709551616", "99999999999T"}) {
+    EXPECT_TRUE(refuses({"convert", "--to", "e4m3", "1", "--max-memory=" + bad}, "is no size")) << bad;
+  }
+  EXPECT_TRUE(refuses({"convert", "--to", "e4m3", "1", "--max-memory", "64M"},
+                      "64M is too little for the program itself; at least 96M"));
+}
+
+// ulimit -v. The program and its libraries take 100 MB or so of addresses.
+TEST_F(Memory, AddressesThatRunOut) {
+  const std::string input = zeros(DType::kF64, {5120, 8192});
+  std::size_t refused = 0;
+  for (const int mebibytes : {150, 300, 600}) {
+    for (const std::string command :
+         {"quantize INPUT -f hif4 --axis 0", "convert INPUT --to e4m3", "matmul INPUT INPUT", "postprocess INPUT"}) {
+      std::string line = command;
+      for (std::size_t at = 0; (at = line.find("INPUT")) != std::string::npos;) line.replace(at, 5, input);
+      const Outcome outcome = run_shell("ulimit -v " + std::to_string(mebibytes * 1024) +
+                                        "; exec " BITCUBE_PROGRAM " " + line + " -o " + std::string(dir_ / "out"));
+      if (outcome.exit == 0) {
+        std::filesystem::remove(dir_ / "out");
+        continue;
+      }
+      ++refused;
+      EXPECT_EQ(outcome.exit, 2) << mebibytes << " " << command << ": " << outcome.err;
+      EXPECT_TRUE(outcome.err.starts_with("bitcube: error: ")) << mebibytes << " " << command << ": " << outcome.err;
+      EXPECT_EQ(dir_.names(), std::set<std::string>{"zeros.npy"}) << mebibytes << " " << command;
+    }
+  }
+  EXPECT_GT(refused, 4U);
+}
+
 }  // namespace
 }  // namespace bitcube::test

@@ -106,10 +106,11 @@ class Postprocess {
     value_of(check_postprocess(accumulator, rows, cols, options_));
   }
 
-  /// (d, row_max, group_max, flags) of what `words` delivers, which runs without the GIL and may fail.
+  /// (d, row_max, group_max, flags) of what `words(execution)` delivers, which runs without the GIL and may fail.
   template <typename Words>
   py::tuple run(const Format& accumulator, std::size_t rows, std::size_t cols, unsigned threads, const Words& words) {
-    options_.execution.threads = threads;
+    Interruptible call(threads);
+    options_.execution = call.execution();
     const Format& to = destination_format(*options_.mode, accumulator);
     py::array d = new_array(to, {rows, cols});
     py::object row_max = py::none();
@@ -125,8 +126,8 @@ class Postprocess {
       out.group_max = writable<std::uint32_t>(array);
       group_max = std::move(array);
     }
-    const Flags flags = value_of(without_gil([&]() -> Expected<Flags> {
-      const auto accumulators = words();
+    const Flags flags = value_of(call.run([&]() -> Expected<Flags> {
+      const auto accumulators = words(call.execution());
       if (!accumulators) return accumulators.error();
       auto raised = postprocess_into(accumulator, *accumulators, rows, cols, options_, out);
       if (raised && to.type == DataType::s4x2 && !packed_) {
@@ -291,7 +292,6 @@ py::tuple matmul_operands(const py::object& a_side, const py::object& b_side, co
                           const py::object& bias, std::string_view accumulate, const py::dict& post, unsigned threads) {
   MatmulOptions options;
   options.profile = &look_up("accumulate", accumulate, accumulation_profiles, find_accumulation_profile);
-  options.execution.threads = threads;
   Postprocess finish(post);
   const Operand a = operand_of(Side::a, a_side);
   const Operand b = operand_of(Side::b, b_side);
@@ -309,11 +309,13 @@ py::tuple matmul_operands(const py::object& a_side, const py::object& b_side, co
     options.bias = words_of<std::uint32_t>(array);
   }
   finish.check(*kind.accumulator, rows, cols);
-  return finish.run(*kind.accumulator, rows, cols, threads, [&]() -> Expected<Buffer<std::uint32_t>> {
-    auto accumulators = matmul(a, b, options);
-    if (!accumulators) return accumulators.error();
-    return std::move(accumulators->words);
-  });
+  return finish.run(*kind.accumulator, rows, cols, threads,
+                    [&](const Execution& execution) -> Expected<Buffer<std::uint32_t>> {
+                      options.execution = execution;
+                      auto accumulators = matmul(a, b, options);
+                      if (!accumulators) return accumulators.error();
+                      return std::move(accumulators->words);
+                    });
 }
 
 py::tuple postprocess_words(const py::array& words, std::string_view accumulator, const py::dict& post,
@@ -324,7 +326,8 @@ py::tuple postprocess_words(const py::array& words, std::string_view accumulator
   Postprocess finish(post);
   finish.check(format, rows, cols);
   const auto span = words_of<std::uint32_t>(words);
-  return finish.run(format, rows, cols, threads, [&]() -> Expected<std::span<const std::uint32_t>> { return span; });
+  return finish.run(format, rows, cols, threads,
+                    [&](const Execution&) -> Expected<std::span<const std::uint32_t>> { return span; });
 }
 
 }  // namespace

@@ -1,0 +1,44 @@
+"""Ctrl-C ends a long call."""
+
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import bitcube
+
+X = np.zeros((4000, 4000))
+A = np.zeros((3000, 4000), np.float32)
+B = np.zeros((4000, 3000), np.float32)
+LANES = np.zeros(8_000_000, np.uint8)
+TENSOR = bitcube.quantize(X[:, :64], "nvfp4")
+
+LONG = {
+    "convert": lambda threads: bitcube.convert(X, "e4m3", threads=threads),
+    "convert lanes": lambda threads: bitcube.convert(LANES, "bf16", from_="e2m1", threads=threads),
+    "quantize": lambda threads: bitcube.quantize(X, "nvfp4", rounding="rtz", threads=threads),
+    "matmul": lambda threads: bitcube.matmul(A, B, accumulate="exact", threads=threads),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 0])
+@pytest.mark.parametrize("name", LONG)
+def test_keyboard_interrupt(name, threads):
+    sent = []
+
+    def send():
+        time.sleep(0.15)
+        sent.append(time.monotonic())
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        while True:  # a call that is faster than the signal is made again
+            LONG[name](threads)
+    took = time.monotonic() - sent[0]
+    thread.join()
+    assert took < 2  # what NumPy does between two calls cannot be interrupted
+    assert TENSOR.dequantize(np.float32).shape == (4000, 64)  # as if nothing had been
