@@ -33,7 +33,7 @@ std::string value_text(const Format& f, const Value& value) {
   return f.lane_bits <= 32 ? fmt::format("{}", static_cast<float>(number)) : fmt::format("{}", number);
 }
 
-std::string exact_text(const Real& real) {
+std::string exact_text(const Real& real, int most_digits) {
   std::string text = real.negative ? "-" : "";
   uint128 significand = real.significand;
   int exponent = real.exponent;
@@ -41,11 +41,12 @@ std::string exact_text(const Real& real) {
   for (; (significand & 1) == 0; significand >>= 1) ++exponent;
   const char* more = real.sticky ? "…" : "";
   // A fraction of n bits is a decimal of n digits: s / 2^n = s * 5^n / 10^n.
-  constexpr uint128 limit = uint128{10'000'000'000} * 10'000'000'000;  // 20 digits
+  uint128 limit = 1;
+  for (int i = 0; i < most_digits; ++i) limit *= 10;
   uint128 digits = significand;
   for (int i = 0; i < exponent && digits < limit; ++i) digits *= 2;
   for (int i = 0; i < -exponent && digits < limit; ++i) digits *= 5;
-  if (digits < limit && exponent > -20) {
+  if (digits < limit && exponent > -most_digits) {
     std::string decimal = fmt::format("{}", digits);
     if (exponent >= 0) return text + decimal + more;
     const auto places = static_cast<std::size_t>(-exponent);

@@ -169,6 +169,23 @@ class QuantizedTensor:
                 f"nbytes={self.nbytes})")
 
 
+def quantizable(x: Any, axis: int, from_: Optional[str]) -> Tuple[Array, str, int]:
+    """What :func:`quantize` makes of its arguments: the words, their format, and the axis from 0."""
+    array, source = typed(x, "x", optional_text(from_, "from_"))
+    if from_ is None and source == "U16":
+        source = "BF16"
+    if format_named("from_", source).kind != "float" or array.dtype.kind == "i":
+        raise TypeError(f"x: {array.dtype.name} elements; accepted are float16, float32, float64, bfloat16, uint16 "
+                        "(bits of BF16), or unsigned codes of a float with from_")
+    rank = array.ndim
+    if rank == 0:
+        raise ValueError("x: a scalar, which has no axis")
+    axis = integer(axis, "axis")
+    if not -rank <= axis < rank:
+        raise ValueError(f"axis: {axis} is outside of shape {array.shape}; it goes from {-rank} to {rank - 1}")
+    return array, source, axis % rank
+
+
 def quantize(x: Any, format: str, axis: int = -1, profile: Optional[str] = None, scale: Optional[str] = None,
              rounding: Optional[str] = None, tensor_scale: bool = False, from_: Optional[str] = None,
              source_type: Optional[str] = None, *, threads: int = 0) -> QuantizedTensor:
@@ -188,25 +205,14 @@ def quantize(x: Any, format: str, axis: int = -1, profile: Optional[str] = None,
     Raises ValueError for unknown names, arguments that belong to another format and an axis that is none, TypeError for
     a dtype that is no float.
     """
-    array, source = typed(x, "x", optional_text(from_, "from_"))
-    if from_ is None and source == "U16":
-        source = "BF16"
-    if format_named("from_", source).kind != "float" or array.dtype.kind == "i":
-        raise TypeError(f"x: {array.dtype.name} elements; accepted are float16, float32, float64, bfloat16, uint16 "
-                        "(bits of BF16), or unsigned codes of a float with from_")
-    rank = array.ndim
-    if rank == 0:
-        raise ValueError("x: a scalar, which has no axis")
-    axis = integer(axis, "axis")
-    if not -rank <= axis < rank:
-        raise ValueError(f"axis: {axis} is outside of shape {array.shape}; it goes from {-rank} to {rank - 1}")
+    array, source, line = quantizable(x, axis, from_)
     workers = count(threads, "threads")
     if source_type is not None:
         wanted = format_named("source_type", source_type)
         if wanted.name != source:
             array, _ = _bitcube.convert(array, source, wanted.name, "RNE", False, "pto", workers)
             source = wanted.name
-    tensor = _bitcube.quantize(array, source, axis % rank, text(format, "format"), optional_text(profile, "profile"),
+    tensor = _bitcube.quantize(array, source, line, text(format, "format"), optional_text(profile, "profile"),
                                optional_text(scale, "scale"), optional_text(rounding, "rounding"),
                                switch(tensor_scale, "tensor_scale"), workers)
     return QuantizedTensor._wrap(tensor)
@@ -247,9 +253,9 @@ def matmul(a: Any, b: Any, bias: Any = None, c: Any = None, accumulate: str = "f
 
     Raises ValueError for shapes, names and parameters that do not fit, TypeError for dtypes.
     """
-    post = _post("pre_quant", pre_quant, scale, offset, shift, quant_params, relu, relu_param, rounding, saturate,
-                 profile, row_max, row_max_init, group_max, max_abs, packed)
-    sides = (_side(a, "a", a_type, a_scales), _side(b, "b", b_type, b_scales))
+    post = post_arguments("pre_quant", pre_quant, scale, offset, shift, quant_params, relu, relu_param, rounding,
+                          saturate, profile, row_max, row_max_init, group_max, max_abs, packed)
+    sides = (side(a, "a", a_type, a_scales), side(b, "b", b_type, b_scales))
     return _result(_bitcube.matmul(*sides, accumulators(c, "c"), accumulators(bias, "bias"),
                                    text(accumulate, "accumulate"), post, count(threads, "threads")))
 
@@ -280,17 +286,10 @@ def postprocess(acc: Any, mode: Union[str, int] = "NoQuant", *, scale: Any = Non
 
     Raises ValueError for parameters that the mode does not take or the architecture refuses, TypeError for dtypes.
     """
-    array, dtype = words(acc, "acc")
-    kind = {"float32": "FP32", "int32": "S32", "uint32": "U32"}.get(dtype)
-    if kind is None:
-        raise TypeError(f"acc: {dtype} elements; accumulators are float32 (FP32), int32 (S32) or uint32 (U32)")
-    if array.ndim not in (1, 2):
-        raise ValueError(f"acc: shape {array.shape}; accumulators are M x N, or N for one row")
-    if array.size == 0:
-        raise ValueError(f"acc: shape {array.shape} has no elements")
-    post = _post("mode", mode, scale, offset, shift, quant_params, relu, relu_param, rounding, saturate, profile,
-                 row_max, row_max_init, group_max, max_abs, packed)
-    return _result(_bitcube.postprocess(np.atleast_2d(array), kind, post, count(threads, "threads")))
+    array, kind = accumulator_matrix(acc)
+    post = post_arguments("mode", mode, scale, offset, shift, quant_params, relu, relu_param, rounding, saturate,
+                          profile, row_max, row_max_init, group_max, max_abs, packed)
+    return _result(_bitcube.postprocess(array, kind, post, count(threads, "threads")))
 
 
 _FLOATS = {"float64": "FP64", "float32": "FP32", "float16": "FP16", "bfloat16": "BF16",
@@ -312,7 +311,8 @@ def _float_format(dtype: Any) -> str:
     return _FLOATS[key]
 
 
-def _side(x: Any, argument: str, type_: Optional[str], scales: Any) -> Any:
+def side(x: Any, argument: str, type_: Optional[str], scales: Any) -> Any:
+    """One side of a product as the extension takes it."""
     if isinstance(x, QuantizedTensor):
         for suffix, value in (("type", type_), ("scales", scales)):
             if value is not None:
@@ -325,6 +325,19 @@ def _side(x: Any, argument: str, type_: Optional[str], scales: Any) -> Any:
     if array.ndim != 2:
         raise ValueError(f"{argument}: an operand is a matrix of 2 dimensions, but this has shape {array.shape}")
     return array, source, accumulators(scales, f"{argument}_scales")
+
+
+def accumulator_matrix(acc: Any) -> Tuple[Array, str]:
+    """Accumulators as a matrix, and the name of their type."""
+    array, dtype = words(acc, "acc")
+    kind = {"float32": "FP32", "int32": "S32", "uint32": "U32"}.get(dtype)
+    if kind is None:
+        raise TypeError(f"acc: {dtype} elements; accumulators are float32 (FP32), int32 (S32) or uint32 (U32)")
+    if array.ndim not in (1, 2):
+        raise ValueError(f"acc: shape {array.shape}; accumulators are M x N, or N for one row")
+    if array.size == 0:
+        raise ValueError(f"acc: shape {array.shape} has no elements")
+    return np.atleast_2d(array), kind
 
 
 def _integers(value: Any, argument: str, low: int, high: int, dtype: type) -> Any:
@@ -361,9 +374,10 @@ def _numbers(value: Any, argument: str) -> Any:
     return float(exact) if array.ndim == 0 else _columns(exact, argument)
 
 
-def _post(argument: str, mode: Union[str, int], scale: Any, offset: Any, shift: Any, quant_params: Any, relu: bool,
-          relu_param: Any, rounding: Optional[str], saturate: bool, profile: str, row_max: bool, row_max_init: Any,
-          group_max: Optional[int], max_abs: bool, packed: bool) -> Dict[str, Any]:
+def post_arguments(argument: str, mode: Union[str, int], scale: Any, offset: Any, shift: Any, quant_params: Any,
+                   relu: bool, relu_param: Any, rounding: Optional[str], saturate: bool, profile: str, row_max: bool,
+                   row_max_init: Any, group_max: Optional[int], max_abs: bool, packed: bool) -> Dict[str, Any]:
+    """The arguments of a post-process as the extension takes them; `argument` is the name of the one for the mode."""
     if isinstance(mode, str):
         mode = text(mode, argument)
     elif isinstance(mode, numbers.Integral):

@@ -223,6 +223,23 @@ Expected<const Format*> look_up_format(std::string_view option, std::string_view
   return look_up(option, text, formats, [](std::string_view name) { return find_format(name); });
 }
 
+const Format* native_format(DType dtype) noexcept {
+  constexpr std::array<std::pair<DType, DataType>, 12> native{{{DType::kF64, DataType::fp64},
+                                                               {DType::kF32, DataType::fp32},
+                                                               {DType::kF16, DataType::fp16},
+                                                               {DType::kBF16, DataType::bf16},
+                                                               {DType::kI64, DataType::s64},
+                                                               {DType::kI32, DataType::s32},
+                                                               {DType::kI16, DataType::s16},
+                                                               {DType::kI8, DataType::s8},
+                                                               {DType::kU64, DataType::u64},
+                                                               {DType::kU32, DataType::u32},
+                                                               {DType::kU16, DataType::u16},
+                                                               {DType::kU8, DataType::u8}}};
+  const auto* const row = std::find_if(native.begin(), native.end(), [&](const auto& r) { return r.first == dtype; });
+  return row == native.end() ? nullptr : &format_of(row->second);
+}
+
 Expected<std::optional<Rounding>> look_up_rounding(std::string_view option, std::string_view text) {
   if (text.empty()) return std::optional<Rounding>();
   const auto row = look_up(option, text, roundings, find_rounding);
@@ -287,6 +304,14 @@ Expected<void> check_output(const std::string& path, std::span<const std::string
 
 void note_bf16(const Console& console, const Format& format) {
   if (format.type == DataType::bf16) console.note("NumPy has no bfloat16; the array is uint16 with the BF16 bits");
+}
+
+std::uint64_t file_bytes(const std::string& text) {
+  std::error_code ignored;
+  const std::filesystem::path path = array_path(text);
+  if (!std::filesystem::is_regular_file(path, ignored)) return 0;
+  const auto size = std::filesystem::file_size(path, ignored);
+  return ignored ? 0 : size;
 }
 
 Expected<OutputFile> create_output(const std::string& path, std::span<const std::string> inputs) {

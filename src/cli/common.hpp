@@ -108,6 +108,9 @@ Expected<const typename Table::value_type*> look_up(std::string_view option, std
 }
 Expected<const Format*> look_up_format(std::string_view option, std::string_view text);
 
+/// What the elements of an array are where no option says otherwise, or nullptr.
+const Format* native_format(DType dtype) noexcept;
+
 /// --round: a mode, or nothing where the text is empty.
 Expected<std::optional<Rounding>> look_up_rounding(std::string_view option, std::string_view text);
 
@@ -130,6 +133,8 @@ Json number_json(double number);
 Expected<void> check_output(const std::string& path, std::span<const std::string> inputs);
 /// Says where the bits of BF16 are, if the array that is written has them.
 void note_bf16(const Console& console, const Format& format);
+/// Bytes of a regular file, which may be FILE:DTYPE:SHAPE; 0 of anything else.
+std::uint64_t file_bytes(const std::string& text);
 /// Starts an output file that passes check_output().
 Expected<OutputFile> create_output(const std::string& path, std::span<const std::string> inputs);
 

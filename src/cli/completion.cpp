@@ -14,9 +14,12 @@ struct OptionInfo {
 };
 
 struct CommandInfo {
-  std::string name;
+  std::string name;  // of a nested one with that of its parent: "explain word"
   std::string description;
   std::vector<OptionInfo> options;
+  std::vector<std::string> subcommands;
+
+  bool is_nested() const { return name.find(' ') != std::string::npos; }
 };
 
 /// "a|b|c" names choices where every part is a word in small letters or a name like RNE; "FILE.npy|FILE.bin" does not.
@@ -32,10 +35,9 @@ std::vector<std::string> choices_of(const std::string& type_name) {
   return out;
 }
 
-std::vector<CommandInfo> commands_of(CLI::App& root) {
-  std::vector<CommandInfo> out;
-  for (const CLI::App* command : root.get_subcommands([](CLI::App*) { return true; })) {
-    CommandInfo info{command->get_name(), command->get_description(), {}};
+void collect(CLI::App& parent, const std::string& prefix, std::vector<CommandInfo>& out) {
+  for (CLI::App* command : parent.get_subcommands([](CLI::App*) { return true; })) {
+    CommandInfo info{prefix + command->get_name(), command->get_description(), {}, {}};
     for (const CLI::Option* option : command->get_options()) {
       OptionInfo o;
       for (const std::string& name : option->get_snames()) o.names.push_back("-" + name);
@@ -44,9 +46,37 @@ std::vector<CommandInfo> commands_of(CLI::App& root) {
       o.description = option->get_description();
       if (!o.names.empty()) info.options.push_back(std::move(o));
     }
+    for (const CLI::App* sub : command->get_subcommands([](CLI::App*) { return true; })) {
+      info.subcommands.push_back(sub->get_name());
+    }
+    const std::string below = info.name + ' ';
     out.push_back(std::move(info));
+    collect(*command, below, out);
   }
+}
+
+std::vector<CommandInfo> commands_of(CLI::App& root) {
+  std::vector<CommandInfo> out;
+  collect(root, "", out);
   return out;
+}
+
+/// The name of a command as a pattern of `case`.
+std::string pattern_of(const CommandInfo& command) {
+  std::string text = command.name;
+  if (const std::size_t blank = text.find(' '); blank != std::string::npos) text.insert(blank, 1, '\\');
+  return text;
+}
+
+/// A line `command) ACTION ;;` per command that has subcommands.
+std::string parent_cases(const std::vector<CommandInfo>& commands, std::string_view action) {
+  std::string text;
+  for (const CommandInfo& command : commands) {
+    if (command.subcommands.empty()) continue;
+    text += fmt::format("    {}) {} ;;\n", pattern_of(command),
+                        fmt::format(fmt::runtime(action), fmt::join(command.subcommands, " ")));
+  }
+  return text;
 }
 
 std::string names_of(const CommandInfo& command) {
@@ -62,7 +92,7 @@ std::string choice_cases(const std::vector<CommandInfo>& commands, std::string_v
     for (const OptionInfo& option : command.options) {
       if (option.choices.empty()) continue;
       std::vector<std::string> patterns;
-      for (const std::string& name : option.names) patterns.push_back(command.name + ":" + name);
+      for (const std::string& name : option.names) patterns.push_back(pattern_of(command) + ":" + name);
       text += fmt::format("    {}) {} ;;\n", fmt::join(patterns, "|"),
                           fmt::format(fmt::runtime(action), fmt::join(option.choices, " ")));
     }
@@ -74,14 +104,17 @@ std::string bash_script(const std::vector<CommandInfo>& commands) {
   std::vector<std::string> names;
   std::string options;
   for (const CommandInfo& command : commands) {
-    names.push_back(command.name);
-    options += fmt::format("      {}) words='{}' ;;\n", command.name, names_of(command));
+    if (!command.is_nested()) names.push_back(command.name);
+    options += fmt::format("      {}) words='{}' ;;\n", pattern_of(command), names_of(command));
   }
   std::string text = "# bash completion of bitcube, made by `bitcube completion bash`\n_bitcube() {\n";
   text += "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} words=\n";
   text += "  COMPREPLY=()\n  if [ \"$COMP_CWORD\" -eq 1 ]; then\n";
   text += fmt::format("    COMPREPLY=($(compgen -W '{} --help --version' -- \"$word\"))\n    return\n  fi\n",
                       fmt::join(names, " "));
+  text += "  local below=\n  case \"$command\" in\n" + parent_cases(commands, "below='{}'") + "  esac\n";
+  text += "  if [ -n \"$below\" ] && [ \"$COMP_CWORD\" -eq 2 ]; then\n    words=$below\n";
+  text += "  elif [ -n \"$below\" ]; then\n    command=\"$command ${COMP_WORDS[2]}\"\n  fi\n";
   text += "  case \"$command:$before\" in\n" + choice_cases(commands, "words='{}'") + "  esac\n";
   text += "  if [ -z \"$words\" ]; then\n    case \"$word\" in -*) case \"$command\" in\n" + options;
   text += "    esac ;; esac\n  fi\n";
@@ -109,8 +142,8 @@ std::string zsh_script(const std::vector<CommandInfo>& commands) {
   std::string names;
   std::string options;
   for (const CommandInfo& command : commands) {
-    names += fmt::format("      '{}:{}'\n", command.name, zsh_quoted(command.description));
-    options += fmt::format("      {}) list=(\n", command.name);
+    if (!command.is_nested()) names += fmt::format("      '{}:{}'\n", command.name, zsh_quoted(command.description));
+    options += fmt::format("      {}) list=(\n", pattern_of(command));
     for (const OptionInfo& option : command.options) {
       for (const std::string& name : option.names) {
         options += fmt::format("        '{}:{}'\n", name, zsh_quoted(option.description));
@@ -121,8 +154,11 @@ std::string zsh_script(const std::vector<CommandInfo>& commands) {
   std::string text = "#compdef bitcube\n# zsh completion of bitcube, made by `bitcube completion zsh`\n_bitcube() {\n";
   text += "  local -a list\n  if (( CURRENT == 2 )); then\n    list=(\n" + names + "    )\n";
   text += "    _describe command list\n    return\n  fi\n";
-  text += "  case \"$words[2]:$words[CURRENT-1]\" in\n" + choice_cases(commands, "compadd -- {}; return") + "  esac\n";
-  text += "  if [[ $PREFIX == -* ]]; then\n    case $words[2] in\n" + options + "    esac\n";
+  text += "  local command=$words[2] below=\n  case $command in\n" + parent_cases(commands, "below='{}'") + "  esac\n";
+  text += "  if [[ -n $below ]] && (( CURRENT == 3 )); then\n    compadd -- ${=below}\n    return\n";
+  text += "  elif [[ -n $below ]]; then\n    command=\"$command $words[3]\"\n  fi\n";
+  text += "  case \"$command:$words[CURRENT-1]\" in\n" + choice_cases(commands, "compadd -- {}; return") + "  esac\n";
+  text += "  if [[ $PREFIX == -* ]]; then\n    case $command in\n" + options + "    esac\n";
   text += "    _describe option list\n  else\n    _files\n  fi\n}\n";
   text += "if [[ $funcstack[1] == _bitcube ]]; then _bitcube \"$@\"; else compdef _bitcube bitcube; fi\n";
   return text;

@@ -145,16 +145,17 @@ struct QuantizedSide {
 };
 
 Expected<QuantizedSide> quantize_side(Side side, std::span<const std::byte> words, const Format& source,
-                                      std::array<uint64, 2> shape, const BlockFormat& format, unsigned threads) {
+                                      std::array<uint64, 2> shape, const BlockFormat& format,
+                                      const Execution& execution) {
   const std::size_t axis = side == Side::a ? 1 : 0;
   QuantizeOptions options;
   options.format = &format;
-  options.execution.threads = threads;
+  options.execution = execution;
   auto tensor = quantize(words, source, shape, axis, options);
   if (!tensor) return tensor.error();
   QuantizedSide out;
   out.tensor = std::move(*tensor);
-  const auto error = measure(words, out.tensor, execution_of(threads));
+  const auto error = measure(words, out.tensor, execution);
   if (!error) return error.error();
   out.sqnr = error->sqnr;
   out.groups = shape[1 - axis] * format.groups(shape[axis]);
@@ -179,9 +180,9 @@ Expected<Words> run_layer(const Layer& layer, std::size_t m, const Words& x, boo
   if (variant.format != nullptr) {
     const auto rounded = convert_array(x_bytes, fp32, bf16, {}, execution.quiet());
     if (!rounded) return rounded.error();
-    auto left = quantize_side(Side::a, rounded->words, bf16, {m, layer.k}, *variant.format, execution.threads);
+    auto left = quantize_side(Side::a, rounded->words, bf16, {m, layer.k}, *variant.format, execution.quiet());
     if (!left) return left.error();
-    auto right = quantize_side(Side::b, w_bytes, fp32, {layer.k, layer.n}, *variant.format, execution.threads);
+    auto right = quantize_side(Side::b, w_bytes, fp32, {layer.k, layer.n}, *variant.format, execution.quiet());
     if (!right) return right.error();
     activations = std::move(*left);
     weights = std::move(*right);
@@ -199,7 +200,7 @@ Expected<Words> run_layer(const Layer& layer, std::size_t m, const Words& x, boo
   if (!accumulators) return accumulators.error();
   PostprocessOptions finish;
   finish.relu = relu ? Relu::relu : Relu::none;
-  finish.execution.threads = execution.threads;
+  finish.execution = execution.quiet();
   const auto d = postprocess(*accumulators, finish);
   if (!d) return d.error();
   Words out(m * layer.n);

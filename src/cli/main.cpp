@@ -34,9 +34,13 @@ std::vector<std::string_view> subcommand_names(CLI::App& root) {
 
 /// What CLI11 found wrong, with a hint where an option looks like another one.
 std::string usage_message(const CLI::App& root, const CLI::ParseError& problem) {
-  const auto chosen = root.get_subcommands();
-  const CLI::App& command = chosen.empty() ? root : *chosen.front();
-  const std::string where = chosen.empty() ? "bitcube" : "bitcube " + command.get_name();
+  const CLI::App* last = &root;
+  std::string where = "bitcube";
+  for (auto chosen = root.get_subcommands(); !chosen.empty(); chosen = last->get_subcommands()) {
+    last = chosen.front();
+    where += " " + last->get_name();
+  }
+  const CLI::App& command = *last;
   std::string text = problem.what();
   // An option that does not exist may be why another one is missing, so it comes first.
   const auto extras = root.remaining(true);
@@ -98,9 +102,9 @@ int run(std::vector<std::string> arguments, const Console& console) {
                "  bitcube demo                           run a real network in HiFloat4\n"
                "  bitcube COMMAND --help                 options and examples of a command");
   Action action;
-  for (const auto add :
-       {add_formats, add_convert, add_quantize, add_dequantize, add_inspect, add_matmul, add_postprocess, add_demo,
-        add_conform, add_vectors, add_study, add_asm, add_disasm, add_run, add_completion}) {
+  for (const auto add : {add_formats, add_convert, add_quantize, add_dequantize, add_inspect, add_matmul,
+                         add_postprocess, add_diff, add_report, add_demo, add_conform, add_vectors, add_gen, add_study,
+                         add_explain, add_asm, add_disasm, add_run, add_completion}) {
     add(root, console, action);
   }
 

@@ -168,6 +168,23 @@ Expected<void> OperandFile::load_array(Side side, const OperandArguments& argume
   return {};
 }
 
+void OperandArguments::add_to(CLI::App& command, Side side) {
+  const std::string group = "Operands";
+  const char letter = side == Side::a ? 'a' : 'b';
+  command.add_option(fmt::format("--{}-type", letter), type, "Elements are codes of this format, one lane each")
+      ->type_name("TYPE")
+      ->group(group);
+  command
+      .add_option(fmt::format("--{}-scales", letter), scales_path,
+                  side == Side::a ? "Scale per group of K: M x groups, uint8 (E8M0), uint32 (HiF4)"
+                                  : "Scale per group of K: groups x N, uint8 (E8M0), uint32 (HiF4)")
+      ->type_name("s.npy")
+      ->group(group);
+  command.add_option(fmt::format("--{}-name", letter), name, "The tensor in a .safetensors file that has several")
+      ->type_name("TENSOR")
+      ->group(group);
+}
+
 std::vector<std::string> OperandFile::describe() const {
   return {path_, shape_text(shape_), std::string(operand_.format->name), fmt::format("({})", origin_)};
 }
@@ -205,6 +222,49 @@ Expected<std::vector<std::uint32_t>> load_accumulators(std::string_view option, 
   if (auto read = array->read(0, std::as_writable_bytes(std::span(words))); !read) return read.error();
   if (auto same = array->file.check_unchanged(); !same) return same.error();
   return words;
+}
+
+namespace {
+
+/// The accumulator type whose words an array holds, or nullptr.
+const Format* accumulator_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return &fp32;
+    case DType::kI32:
+      return &format_of(DataType::s32);
+    case DType::kU32:
+      return &format_of(DataType::u32);
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+Expected<Accumulators> load_accumulator_matrix(const std::string& path) {
+  const auto array = read_array(path);
+  if (!array) return array.error();
+  const Format* format = accumulator_of(array->dtype);
+  if (format == nullptr) {
+    return Error{fmt::format("{}: {} elements; accumulators are float32 (FP32), int32 (S32) or uint32 (U32)", path,
+                             dtype_name(array->dtype))};
+  }
+  const auto& shape = array->shape;
+  if (shape.empty() || shape.size() > 2) {
+    return Error{fmt::format("{}: shape {}; accumulators are M x N, or N for one row", path, shape_text(shape))};
+  }
+  Accumulators out{format, shape.size() == 2 ? shape[0] : 1, shape.back(), {}};
+  if (out.rows == 0 || out.cols == 0)
+    return Error{fmt::format("{}: shape {} has no elements", path, shape_text(shape))};
+  // The accumulators and D, which has at most 4 bytes per element.
+  if (auto fits = check_memory(fmt::format("postprocess of {} x {}", out.rows, out.cols), 2 * array->size()); !fits) {
+    return fits.error();
+  }
+  out.words.resize(array->size() / sizeof(std::uint32_t));
+  if (auto read = array->read(0, std::as_writable_bytes(std::span(out.words))); !read) return read.error();
+  if (auto same = array->file.check_unchanged(); !same) return same.error();
+  return out;
 }
 
 }  // namespace bitcube::cli

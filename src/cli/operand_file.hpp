@@ -1,6 +1,7 @@
 // Arrays and quantised matrices from files, as the sides of a product.
 #pragma once
 
+#include "bitcube/cube/matmul.hpp"
 #include "bitcube/cube/matrix_operand.hpp"
 #include "bitcube/io/npy.hpp"
 #include "bitcube/quantize/tensor.hpp"
@@ -14,6 +15,9 @@ struct OperandArguments {
   std::string type;         // --a-type, --b-type
   std::string scales_path;  // --a-scales, --b-scales
   std::string name;         // of the tensor in a .safetensors file
+
+  /// The options of one side, but for its path.
+  void add_to(CLI::App& command, Side side);
 };
 
 /// One side of a product with the file that holds its bytes.
@@ -48,5 +52,8 @@ class OperandFile {
 Expected<std::vector<std::uint32_t>> load_accumulators(std::string_view option, const std::string& path,
                                                        const Format& accumulator,
                                                        std::span<const std::vector<uint64>> shapes);
+
+/// A whole .npy array of accumulators, M x N or N for one row: float32 (FP32), int32 (S32) or uint32 (U32).
+Expected<Accumulators> load_accumulator_matrix(const std::string& path);
 
 }  // namespace bitcube::cli

@@ -1,8 +1,8 @@
 // bitcube postprocess: B.FPATR on stored accumulators.
 #include <utility>
 
-#include "bitcube/io/npy.hpp"
 #include "commands.hpp"
+#include "operand_file.hpp"
 #include "postprocess_run.hpp"
 
 namespace bitcube::cli {
@@ -15,47 +15,8 @@ struct Options {
   unsigned threads = 0;
 };
 
-/// The accumulator type whose words an array holds, or nullptr.
-const Format* accumulator_of(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return &fp32;
-    case DType::kI32:
-      return &format_of(DataType::s32);
-    case DType::kU32:
-      return &format_of(DataType::u32);
-    default:
-      return nullptr;
-  }
-}
-
-Expected<Accumulators> load(const std::string& path) {
-  const auto array = read_array(path);
-  if (!array) return array.error();
-  const Format* format = accumulator_of(array->dtype);
-  if (format == nullptr) {
-    return Error{fmt::format("{}: {} elements; accumulators are float32 (FP32), int32 (S32) or uint32 (U32)", path,
-                             dtype_name(array->dtype))};
-  }
-  const auto& shape = array->shape;
-  if (shape.empty() || shape.size() > 2) {
-    return Error{fmt::format("{}: shape {}; accumulators are M x N, or N for one row", path, shape_text(shape))};
-  }
-  Accumulators out{format, shape.size() == 2 ? shape[0] : 1, shape.back(), {}};
-  if (out.rows == 0 || out.cols == 0)
-    return Error{fmt::format("{}: shape {} has no elements", path, shape_text(shape))};
-  // The accumulators and D, which has at most 4 bytes per element.
-  if (auto fits = check_memory(fmt::format("postprocess of {} x {}", out.rows, out.cols), 2 * array->size()); !fits) {
-    return fits.error();
-  }
-  out.words.resize(array->size() / sizeof(std::uint32_t));
-  if (auto read = array->read(0, std::as_writable_bytes(std::span(out.words))); !read) return read.error();
-  if (auto same = array->file.check_unchanged(); !same) return same.error();
-  return out;
-}
-
 Expected<Exit> run(const Options& options, const Console& console) {
-  const auto accumulators = load(options.input);
+  const auto accumulators = load_accumulator_matrix(options.input);
   if (!accumulators) return accumulators.error();
   auto finish = PostprocessRun::prepare(options.postprocess, options.output, {options.input}, *accumulators->format,
                                         accumulators->rows, accumulators->cols, console);

@@ -16,12 +16,6 @@ namespace {
 
 using Options = QuantizeArguments;
 
-/// The array as it is quantised.
-struct Input {
-  stream::Source source;
-  std::string remark;  // how the elements are read
-};
-
 /// What the elements of an array are; nullptr for a dtype that is not accepted.
 const Format* element_format(DType dtype) {
   switch (dtype) {
@@ -43,57 +37,15 @@ bool holds_codes(DType dtype) {
   return dtype == DType::kU8 || dtype == DType::kU16 || dtype == DType::kU32 || dtype == DType::kU64;
 }
 
-Expected<Input> describe_input(const NpyArray& array, const Options& options) {
-  Input out;
-  out.source.array = &array;
-  const Format* native = element_format(array.dtype);
-  const auto source_type = resolve_source_type(options);
-  if (!source_type) return source_type.error();
-  const Format* wanted = *source_type;
-  if (wanted != nullptr && holds_codes(array.dtype)) {
-    if (wanted->carrier_bits != 8 * array.element_size()) {
-      return Error{fmt::format("--source-type: {} elements have {} bits, but codes of {} have {}",
-                               dtype_name(array.dtype), 8 * array.element_size(), wanted->name, wanted->carrier_bits)};
-    }
-    out.source.stored = wanted;
-    out.remark = fmt::format("{}, read as {} bits", dtype_name(array.dtype), wanted->name);
-    return out;
-  }
-  out.source.stored = native;
-  if (native == nullptr) {
-    return Error{
-        fmt::format("{}: {} elements; accepted are float16, float32, float64, bfloat16, uint16 (bits of BF16), "
-                    "or unsigned codes with --source-type",
-                    options.input, dtype_name(array.dtype))};
-  }
-  out.remark = holds_codes(array.dtype) ? fmt::format("{}, read as BF16 bits", dtype_name(array.dtype))
-                                        : std::string(dtype_name(array.dtype));
-  if (wanted == nullptr || wanted == native) return out;
-  if (const auto legal = convert_array({}, *native, *wanted); !legal) {
-    return Error{"--source-type: " + legal.error().message};
-  }
-  out.source.rounded = wanted;
-  return out;
-}
-
 /// How the elements were read, once it is known which flags that has raised.
-std::string remark_of(const Input& input, const stream::Quantized& result) {
+std::string remark_of(const QuantizeInput& input, const stream::Quantized& result) {
   if (input.source.rounded == nullptr) return input.remark;
   return fmt::format("{}, rounded to {} (RNE, flags {})", input.remark, input.source.rounded->name,
                      flags_text(result.rounding_flags));
 }
 
-Expected<std::size_t> resolve_axis(std::int64_t axis, std::span<const uint64> shape) {
-  const auto rank = static_cast<std::int64_t>(shape.size());
-  if (rank == 0) return Error{"--axis: the array is a scalar, which has no axis"};
-  if (axis < -rank || axis >= rank) {
-    return Error{
-        fmt::format("--axis: {} is outside of {}; it goes from {} to {}", axis, shape_text(shape), -rank, rank - 1)};
-  }
-  return static_cast<std::size_t>(axis < 0 ? axis + rank : axis);
-}
-
-std::string report_text(const Options& options, const Input& input, const stream::Quantized& result, double seconds) {
+std::string report_text(const Options& options, const QuantizeInput& input, const stream::Quantized& result,
+                        double seconds) {
   const QuantizedTensor& t = result.description;
   const ErrorReport& error = result.error;
   Lines lines;
@@ -128,7 +80,7 @@ std::string report_text(const Options& options, const Input& input, const stream
   return table.text();
 }
 
-Json report_json(const Options& options, const Input& input, const stream::Quantized& result, double seconds) {
+Json report_json(const Options& options, const QuantizeInput& input, const stream::Quantized& result, double seconds) {
   const QuantizedTensor& t = result.description;
   const ErrorReport& error = result.error;
   Lines lines;
@@ -222,6 +174,49 @@ Expected<Exit> run(Options options, const Console& console) {
 
 }  // namespace
 
+Expected<QuantizeInput> describe_input(const NpyArray& array, const QuantizeArguments& options) {
+  QuantizeInput out;
+  out.source.array = &array;
+  const Format* native = element_format(array.dtype);
+  const auto source_type = resolve_source_type(options);
+  if (!source_type) return source_type.error();
+  const Format* wanted = *source_type;
+  if (wanted != nullptr && holds_codes(array.dtype)) {
+    if (wanted->carrier_bits != 8 * array.element_size()) {
+      return Error{fmt::format("--source-type: {} elements have {} bits, but codes of {} have {}",
+                               dtype_name(array.dtype), 8 * array.element_size(), wanted->name, wanted->carrier_bits)};
+    }
+    out.source.stored = wanted;
+    out.remark = fmt::format("{}, read as {} bits", dtype_name(array.dtype), wanted->name);
+    return out;
+  }
+  out.source.stored = native;
+  if (native == nullptr) {
+    return Error{
+        fmt::format("{}: {} elements; accepted are float16, float32, float64, bfloat16, uint16 (bits of BF16), "
+                    "or unsigned codes with --source-type",
+                    options.input, dtype_name(array.dtype))};
+  }
+  out.remark = holds_codes(array.dtype) ? fmt::format("{}, read as BF16 bits", dtype_name(array.dtype))
+                                        : std::string(dtype_name(array.dtype));
+  if (wanted == nullptr || wanted == native) return out;
+  if (const auto legal = convert_array({}, *native, *wanted); !legal) {
+    return Error{"--source-type: " + legal.error().message};
+  }
+  out.source.rounded = wanted;
+  return out;
+}
+
+Expected<std::size_t> resolve_axis(std::int64_t axis, std::span<const uint64> shape) {
+  const auto rank = static_cast<std::int64_t>(shape.size());
+  if (rank == 0) return Error{"--axis: the array is a scalar, which has no axis"};
+  if (axis < -rank || axis >= rank) {
+    return Error{
+        fmt::format("--axis: {} is outside of {}; it goes from {} to {}", axis, shape_text(shape), -rank, rank - 1)};
+  }
+  return static_cast<std::size_t>(axis < 0 ? axis + rank : axis);
+}
+
 Expected<QuantizeOptions> resolve(const QuantizeArguments& options) {
   QuantizeOptions out;
   const auto format = look_up("--format", options.format, block_formats, find_block_format);
@@ -285,6 +280,24 @@ Json error_json(const ErrorReport& error) {
           {"sqnr_db", std::isnan(error.sqnr) ? Json() : number_json(error.sqnr)}};
 }
 
+void add_quantize_choices(CLI::App& command, QuantizeArguments& arguments) {
+  command.add_option("-f,--format", arguments.format, "Block format")->type_name(choices(block_formats))->required();
+  command.add_option("--axis", arguments.axis, "The axis along which groups lie; default: -1, the last")
+      ->type_name("N")
+      ->check(signed_number());
+  command.add_option("--profile", arguments.profile, "Profile of hif4; default: pto")
+      ->type_name(choices(hif4_profiles));
+  command.add_option("--scale", arguments.scale, "Scale rule of the MX formats; default: floor")
+      ->type_name(choices(scale_rules));
+  command.add_option("--round", arguments.round, "Rounding of the elements of MX and nvfp4; default: RNE")
+      ->type_name(choices(roundings));
+  command.add_flag("--tensor-scale", arguments.tensor_scale, "nvfp4: with an FP32 scale of the whole tensor");
+  command
+      .add_option("--source-type", arguments.source_type,
+                  "Round the elements to this float first; of unsigned arrays: what the codes are")
+      ->type_name("TYPE");
+}
+
 void add_quantize(CLI::App& root, const Console& console, Action& action) {
   CLI::App& command =
       *root.add_subcommand("quantize", "Quantise an array, or a whole checkpoint, to HiF4, an MX format or NVFP4");
@@ -301,20 +314,7 @@ void add_quantize(CLI::App& root, const Console& console, Action& action) {
           "The packed tensor, the new checkpoint, or the directory for the new shards and their index; required "
           "but with --dry-run")
       ->type_name("W.safetensors|DIR");
-  command.add_option("-f,--format", options->format, "Block format")->type_name(choices(block_formats))->required();
-  command.add_option("--axis", options->axis, "The axis along which groups lie; default: -1, the last")
-      ->type_name("N")
-      ->check(signed_number());
-  command.add_option("--profile", options->profile, "Profile of hif4; default: pto")->type_name(choices(hif4_profiles));
-  command.add_option("--scale", options->scale, "Scale rule of the MX formats; default: floor")
-      ->type_name(choices(scale_rules));
-  command.add_option("--round", options->round, "Rounding of the elements of MX and nvfp4; default: RNE")
-      ->type_name(choices(roundings));
-  command.add_flag("--tensor-scale", options->tensor_scale, "nvfp4: with an FP32 scale of the whole tensor");
-  command
-      .add_option("--source-type", options->source_type,
-                  "Round the elements to this float first; of unsigned arrays: what the codes are")
-      ->type_name("TYPE");
+  add_quantize_choices(command, *options);
   add_limits(command, options->threads);
   add_json(command);
   constexpr const char* kArrays = "Arrays";

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bitcube/quantize/tensor.hpp"
+#include "bitcube/stream/quantize.hpp"
 #include "common.hpp"
 
 namespace bitcube::cli {
@@ -32,6 +33,17 @@ struct QuantizeArguments {
   bool dry_run = false;
 };
 
+/// The array as it is quantised.
+struct QuantizeInput {
+  stream::Source source;
+  std::string remark;  // how the elements are read
+};
+Expected<QuantizeInput> describe_input(const NpyArray& array, const QuantizeArguments& arguments);
+/// --axis, counted from the last one where it is negative.
+Expected<std::size_t> resolve_axis(std::int64_t axis, std::span<const uint64> shape);
+
+/// --format, --axis, --profile, --scale, --round, --tensor-scale and --source-type.
+void add_quantize_choices(CLI::App& command, QuantizeArguments& arguments);
 /// Format, profile, scale rule and rounding, of which each format takes some.
 Expected<QuantizeOptions> resolve(const QuantizeArguments& arguments);
 /// --source-type: a float from which tensors are quantised, or nullptr.

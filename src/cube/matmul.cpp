@@ -65,25 +65,12 @@ void load_terms(const Operand& side, std::size_t line, std::span<Term> out) {
 
 /// The lanes of one line as raw-carrier words, the scale word multiplied in (numerics 9.6).
 void load_raw(const Operand& side, std::size_t line, std::span<uint64> out) {
-  const std::size_t group = scale_group(*side.format);
-  for (std::size_t k = 0; k < out.size(); ++k) {
-    out[k] = raw_payload(*side.format, side.lanes(line, k));
-    if (side.scaled()) out[k] *= side.scales(line, k / group);
-  }
+  for (std::size_t k = 0; k < out.size(); ++k) out[k] = raw_at(side, line, k);
 }
 
 /// The lanes of one line as integers modulo 2^64.
 void load_integers(const Operand& side, std::size_t line, std::span<uint64> out) {
-  const Format& f = *side.format;
-  for (std::size_t k = 0; k < out.size(); ++k) {
-    const uint64 word = side.lanes(line, k) & low_mask(f.lane_bits);
-    out[k] = f.kind == Kind::signed_integer ? static_cast<uint64>(sign_extend(word, f.lane_bits)) : word;
-  }
-}
-
-/// An accumulator or bias word in the arithmetic of the integer and raw-carrier products.
-uint64 widen(const Format& accumulator, std::uint32_t word) {
-  return accumulator.kind == Kind::signed_integer ? static_cast<uint64>(sign_extend(word, 32)) : uint64{word};
+  for (std::size_t k = 0; k < out.size(); ++k) out[k] = integer_at(side, line, k);
 }
 
 /// Output rows and columns to compute: all of them, or a choice.
@@ -127,9 +114,9 @@ void multiply_by_reference(const Operand& a, const Operand& b, const MatmulOptio
   const bool raw = options.profile->kind == Accumulation::raw_carrier;
   if (raw || accumulator.is_integer()) {
     const auto element = [&](std::uint32_t c, std::size_t col, std::span<const uint64> x, std::span<const uint64> y) {
-      uint64 sum = widen(accumulator, c);
+      uint64 sum = widen_accumulator(accumulator, c);
       for (std::size_t k = 0; k < x.size(); ++k) sum += x[k] * y[k];
-      if (options.bias) sum += widen(accumulator, (*options.bias)[col]);
+      if (options.bias) sum += widen_accumulator(accumulator, (*options.bias)[col]);
       return static_cast<std::uint32_t>(sum);
     };
     for_each_tile<uint64>(a, b, outputs, out, execution, raw ? load_raw : load_integers, element);
@@ -187,9 +174,7 @@ Expected<ProductKind> product_kind(const Operand& a, const Operand& b) {
   return ProductKind{accumulator, false, 16};
 }
 
-namespace {
-
-Expected<Accumulators> multiply(const Operand& a, const Operand& b, const MatmulOptions& options) {
+Expected<ProductKind> check_matmul(const Operand& a, const Operand& b, const MatmulOptions& options) {
   if (options.profile == nullptr) return Error{"no accumulation profile was given"};
   if (a.format == nullptr || b.format == nullptr) return Error{"an operand has no format"};
   if (a.k != b.k) return Error{fmt::format("B: {} rows, but A has K = {}", b.k, a.k)};
@@ -210,10 +195,17 @@ Expected<Accumulators> multiply(const Operand& a, const Operand& b, const Matmul
   if (options.bias && options.bias->size() != b.lines) {
     return Error{fmt::format("bias: {} elements, but B has {} columns", options.bias->size(), b.lines)};
   }
+  return kind;
+}
 
+namespace {
+
+Expected<Accumulators> multiply(const Operand& a, const Operand& b, const MatmulOptions& options) {
+  const auto kind = check_matmul(a, b, options);
+  if (!kind) return kind.error();
   const Format& accumulator = *kind->accumulator;
   Accumulators out{&accumulator, a.lines, b.lines, {}};
-  out.words.resize(elements);
+  out.words.resize(a.lines * b.lines);
   const std::size_t group = options.group != 0 ? options.group : kind->group;
   if (!options.execution.reference) {
     const auto reference = [&](std::span<const std::size_t> rows, std::span<const std::size_t> cols) {

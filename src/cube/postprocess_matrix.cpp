@@ -96,30 +96,33 @@ Expected<void> check_postprocess(const Format& accumulator, std::size_t rows, st
   return {};
 }
 
+ElementPostprocess column_postprocess(const PostprocessOptions& options, std::size_t column) noexcept {
+  const PreQuantMode& mode = *options.mode;
+  ElementPostprocess p;
+  p.mode = &mode;
+  p.relu = options.relu;
+  if (!options.quant_carriers.empty()) {
+    p.quant = unpack_quant_carrier(options.quant_carriers[mode.per_column ? column : 0], mode.offset_bits);
+  }
+  if (!options.activation_carriers.empty()) {
+    p.alpha = options.activation_carriers[options.relu == Relu::per_column ? column : 0];
+  }
+  p.rounding = options.rounding.value_or(Rounding::rne);
+  p.saturate = options.saturate;
+  p.profile = options.profile;
+  return p;
+}
+
 namespace {
 
 std::size_t group_count(std::size_t cols, const PostprocessOptions& options) {
   return options.group_n == 0 ? 0 : (cols + options.group_n - 1) / options.group_n;
 }
 
-/// The controls of a column; a scalar parameter serves every column.
+/// The controls of each column, or of all.
 std::vector<ElementPostprocess> column_controls(std::size_t cols, const PostprocessOptions& options) {
-  const PreQuantMode& mode = *options.mode;
-  std::vector<ElementPostprocess> controls(mode.per_column || options.relu == Relu::per_column ? cols : 1);
-  for (std::size_t c = 0; c < controls.size(); ++c) {
-    ElementPostprocess& p = controls[c];
-    p.mode = &mode;
-    p.relu = options.relu;
-    if (!options.quant_carriers.empty()) {
-      p.quant = unpack_quant_carrier(options.quant_carriers[mode.per_column ? c : 0], mode.offset_bits);
-    }
-    if (!options.activation_carriers.empty()) {
-      p.alpha = options.activation_carriers[options.relu == Relu::per_column ? c : 0];
-    }
-    p.rounding = options.rounding.value_or(Rounding::rne);
-    p.saturate = options.saturate;
-    p.profile = options.profile;
-  }
+  std::vector<ElementPostprocess> controls(options.mode->per_column || options.relu == Relu::per_column ? cols : 1);
+  for (std::size_t c = 0; c < controls.size(); ++c) controls[c] = column_postprocess(options, c);
   return controls;
 }
 
@@ -136,16 +139,6 @@ Flags postprocess_each(std::span<const ElementPostprocess> controls, const Forma
   return flags;
 }
 
-/// MAX of the words in increasing order; with MaxAbs the first one meets itself (numerics 5.7).
-Reduced reduce_each(const Format& accumulator, bool max_abs, std::span<const std::uint32_t> words) {
-  Reduced out{words[0], Flags::none};
-  for (const std::uint32_t word : words.subspan(max_abs ? 0 : 1)) {
-    const Reduced step = reduce_step(accumulator, max_abs, out.word, word);
-    out = {step.word, out.flags | step.flags};
-  }
-  return out;
-}
-
 /// GroupMax of one row.
 Flags reduce_groups(const Format& accumulator, const PostprocessOptions& options, std::span<const std::uint32_t> row,
                     std::uint32_t* group_max) {
@@ -156,7 +149,7 @@ Flags reduce_groups(const Format& accumulator, const PostprocessOptions& options
   }
   for (std::size_t begin = 0; begin < row.size(); begin += options.group_n) {
     const std::size_t size = std::min<std::size_t>(options.group_n, row.size() - begin);
-    const Reduced r = reduce_each(accumulator, options.max_abs, row.subspan(begin, size));
+    const Reduced r = reduce_words(accumulator, options.max_abs, row.subspan(begin, size));
     flags |= r.flags;
     *group_max++ = r.word;
   }
@@ -169,7 +162,7 @@ Flags reduce_row(const Format& accumulator, const PostprocessOptions& options, s
   Reduced r;
   if (options.execution.reference ||
       !kernels::maximum(accumulator, options.max_abs, row.data(), row.size(), r.word, r.flags)) {
-    r = reduce_each(accumulator, options.max_abs, row);
+    r = reduce_words(accumulator, options.max_abs, row);
   }
   if (options.row_max_init) {
     const Reduced step = reduce_step(accumulator, options.max_abs, (*options.row_max_init)[index], r.word);

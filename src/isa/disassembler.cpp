@@ -141,6 +141,21 @@ std::string shape(const FormInfo& form, const Syntax& syntax) {
   return text;
 }
 
+std::vector<FieldSpec> from_the_top(const FormInfo& form) {
+  std::vector<FieldSpec> fields(form.fields.begin(), form.fields.begin() + form.field_count);
+  std::sort(fields.begin(), fields.end(),
+            [](const FieldSpec& a, const FieldSpec& b) { return a.ranges[0].high > b.ranges[0].high; });
+  return fields;
+}
+
+FieldRow row_of(const FieldSpec& spec) {
+  const FieldInfo& info = info_of(spec.field);
+  const bool fixed = spec.constraint == Constraint::fixed;
+  const bool number = fixed || spec.constraint == Constraint::reserved;
+  return {std::string(info.name), bits_text(spec), fixed, number ? legal_numbers(spec) : legal_text(spec),
+          std::string(info.meaning)};
+}
+
 }  // namespace
 
 std::string to_text(const Instruction& instruction) {
@@ -186,19 +201,24 @@ std::vector<FormRow> list_forms() {
                 fmt::format("architecture {}", form.clause),
                 {}};
     for (std::size_t i = 0; i < form.syntax_count; ++i) row.syntaxes.push_back(shape(form, form.syntaxes[i]));
-    std::vector<FieldSpec> fields(form.fields.begin(), form.fields.begin() + form.field_count);
-    std::sort(fields.begin(), fields.end(),
-              [](const FieldSpec& a, const FieldSpec& b) { return a.ranges[0].high > b.ranges[0].high; });
-    for (const FieldSpec& spec : fields) {
-      const FieldInfo& info = info_of(spec.field);
-      const bool fixed = spec.constraint == Constraint::fixed;
-      const bool number = fixed || spec.constraint == Constraint::reserved;
-      row.fields.push_back({std::string(info.name), bits_text(spec), fixed,
-                            number ? legal_numbers(spec) : legal_text(spec), std::string(info.meaning)});
-    }
+    for (const FieldSpec& spec : from_the_top(form)) row.fields.push_back(row_of(spec));
     rows.push_back(std::move(row));
   }
   return rows;
+}
+
+std::vector<FieldReading> read_fields(Form form, std::uint64_t word) {
+  std::vector<FieldReading> out;
+  for (const FieldSpec& spec : from_the_top(info_of(form))) {
+    FieldSpec plain = spec;
+    plain.is_signed = false;
+    const std::int32_t value = spec.extract(word);
+    const bool legal = spec.accepts(value);
+    const Notation notation = info_of(spec.field).notation;
+    out.push_back({row_of(spec), spec.width(), static_cast<std::uint32_t>(plain.extract(word)),
+                   legal ? write_value(notation, value) : fmt::format("{}", value), legal});
+  }
+  return out;
 }
 
 }  // namespace bitcube::isa

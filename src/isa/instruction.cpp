@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "notation.hpp"
 
 namespace bitcube::isa {
 namespace {
 
-/// Two forms of a mnemonic differ in a first word: "BSTART.SFU TQUANT".
 std::string title(const FormInfo& form) {
   const Operand& first = form.syntaxes[0].operands[0];
   const bool named = form.syntaxes[0].count != 0 && first.kind == Operand::Kind::literal;
@@ -41,15 +39,15 @@ int weight(Field field) noexcept {
 }
 
 struct Distance {
-  int weight = std::numeric_limits<int>::max();
+  const FormInfo* form = nullptr;
+  int weight = 0;
   int bits = 0;
   int fields = 0;
   const FieldSpec* field = nullptr;  // a differing one
 };
 
 Distance distance(const FormInfo& form, std::uint64_t word) noexcept {
-  Distance d;
-  d.weight = 0;
+  Distance d{.form = &form};
   for (std::size_t i = form.variable_count; i < form.field_count; ++i) {
     const FieldSpec& spec = form.fields[i];
     const std::uint64_t differing = (word ^ form.match) & spec.bits();
@@ -62,16 +60,16 @@ Distance distance(const FormInfo& form, std::uint64_t word) noexcept {
   return d;
 }
 
-const FormInfo* nearest_form(Word word, Distance& best) noexcept {
-  const FormInfo* nearest = nullptr;
+/// The forms of the word's length, the nearest first.
+std::vector<Distance> distances(Word word) {
+  std::vector<Distance> out;
   for (const FormInfo& form : forms) {
-    if (form.length != word.length) continue;
-    const Distance d = distance(form, word.bits);
-    if (d.weight > best.weight || (d.weight == best.weight && d.bits >= best.bits)) continue;
-    best = d;
-    nearest = &form;
+    if (form.length == word.length) out.push_back(distance(form, word.bits));
   }
-  return nearest;
+  std::stable_sort(out.begin(), out.end(), [](const Distance& a, const Distance& b) {
+    return a.weight != b.weight ? a.weight < b.weight : a.bits < b.bits;
+  });
+  return out;
 }
 
 /// Forms that the word would be if only these bits of it were others, by the value of the bits.
@@ -120,12 +118,13 @@ Diagnosis diagnose_field(const Rejection& rejection) {
 Diagnosis diagnose_form(const Rejection& rejection) {
   const Word word = rejection.word;
   Diagnosis d;
-  Distance best;
-  const FormInfo* const nearest = nearest_form(word, best);
-  if (nearest == nullptr) {
+  const std::vector<Distance> all = distances(word);
+  if (all.empty()) {
     d.text = fmt::format("{}: there is no instruction of {} bits (architecture 2.1)", hex(word), 8 * word.length);
     return d;
   }
+  const Distance& best = all.front();
+  const FormInfo* const nearest = best.form;
   d.nearest = nearest->form;
   if (best.fields != 1) {
     std::string differing;
@@ -208,6 +207,19 @@ Diagnosis diagnose(const Rejection& rejection) {
 
 std::string explain(const Rejection& rejection) {
   return diagnose(rejection).text;
+}
+
+std::vector<NearForm> nearest_forms(Word word, std::size_t most) {
+  std::vector<NearForm> out;
+  for (const Distance& d : distances(word)) {
+    if (out.size() == most) break;
+    out.push_back({d.form->form, (word.bits ^ d.form->match) & d.form->mask});
+  }
+  return out;
+}
+
+std::string title_of(Form form) {
+  return title(info_of(form));
 }
 
 }  // namespace bitcube::isa

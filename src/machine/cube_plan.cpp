@@ -1,49 +1,13 @@
 #include "cube_plan.hpp"
 
 #include "bitcube/cube/postprocess_matrix.hpp"
+#include "bitcube/machine/product_types.hpp"
 
 namespace bitcube::machine {
 
 namespace {
 
 using enum RuleId;
-
-constexpr bool is_half(DataType t) noexcept {
-  return t == DataType::fp16 || t == DataType::bf16;
-}
-/// Element types of the MX operations that carry an E8M0 scale.
-constexpr bool is_mx_element(DataType t) noexcept {
-  return t == DataType::e4m3 || t == DataType::e5m2 || t == DataType::e2m1x2 || t == DataType::e1m2x2;
-}
-
-/// The accumulator of an ordinary side, or nothing (architecture 4.4).
-DataType ordinary_class(DataType t) noexcept {
-  switch (t) {
-    case DataType::fp32:
-    case DataType::tf32:
-    case DataType::hf32:
-    case DataType::fp16:
-    case DataType::bf16:
-    case DataType::hif8:
-    case DataType::e4m3:
-    case DataType::e5m2:
-    case DataType::e3m2:
-    case DataType::e2m3:
-    case DataType::e2m1x2:
-    case DataType::e1m2x2:
-      return DataType::fp32;
-    case DataType::s16:
-    case DataType::s8:
-    case DataType::s4x2:
-      return DataType::s32;
-    case DataType::u16:
-    case DataType::u8:
-    case DataType::u4x2:
-      return DataType::u32;
-    default:
-      return DataType::none;
-  }
-}
 
 /// C1.
 Check check_types(const State& state, CubePlan& plan) {
@@ -56,23 +20,23 @@ Check check_types(const State& state, CubePlan& plan) {
   };
   if (!plan.mx) {
     constexpr std::string_view ordinary = "a float type but HiF4X2 and FP64, or S16 S8 S4X2, or U16 U8 U4X2";
-    const DataType accumulator = ordinary_class(a);
+    const DataType accumulator = ordinary_accumulator(a);
     if (accumulator == DataType::none) return bad(Role::a, a, ordinary);
-    if (ordinary_class(b) != accumulator) return bad(Role::b, b, "a type of the same class as AType");
+    if (ordinary_accumulator(b) != accumulator) return bad(Role::b, b, "a type of the same class as AType");
     plan.accumulator = &format_of(accumulator);
   } else {
     const bool hif4_allowed = !plan.gemv || state.options.gemv_hif4;
     for (const auto& [role, t] : {std::pair{Role::a, a}, std::pair{Role::b, b}}) {
-      const bool ok = is_half(t) || is_mx_element(t) || (t == DataType::hif4x2 && hif4_allowed);
+      const bool ok = is_mx_side(t) && (t != DataType::hif4x2 || hif4_allowed);
       if (!ok) return bad(role, t, "FP16 BF16 E4M3 E5M2 E2M1X2 E1M2X2 HiF4X2");
     }
     plan.accumulator = &fp32;
   }
   for (const auto& [side, t] : {std::pair{&plan.a, a}, std::pair{&plan.b, b}}) {
     side->format = &format_of(t);
-    side->scaled = plan.mx && !is_half(t);
-    side->group = t == DataType::hif4x2 ? 64 : 32;
-    side->scale_type = t == DataType::hif4x2 ? DataType::u32 : DataType::e8m0;
+    side->scaled = plan.mx && is_scaled_mx_side(t);
+    side->group = mx_group(t);
+    side->scale_type = mx_scale_type(t);
   }
   return {};
 }

@@ -1,6 +1,7 @@
 // TLOAD, TSTORE and TMOV (architecture 7.2 to 7.4).
 #include <bit>
 
+#include "bitcube/machine/transfer_orders.hpp"
 #include "effects.hpp"
 #include "padding.hpp"
 
@@ -11,60 +12,6 @@ namespace {
 using enum RuleId;
 using isa::PadValue;
 using isa::TransferLayout;
-
-/// The orders that a layout code goes between. NORM is row-major on both sides of a transfer.
-struct Orders {
-  TileLayout from;
-  TileLayout to;
-};
-Orders orders_of(TransferLayout code) noexcept {
-  using enum TransferLayout;
-  constexpr TileLayout nd = TileLayout::row_major;
-  constexpr TileLayout dn = TileLayout::column_major;
-  constexpr TileLayout zn = TileLayout::zn;
-  constexpr TileLayout nz = TileLayout::nz;
-  switch (code) {
-    case norm:
-      return {nd, nd};
-    case nd2dn:
-      return {nd, dn};
-    case nd2zn:
-      return {nd, zn};
-    case nd2nz:
-      return {nd, nz};
-    case dn2nd:
-      return {dn, nd};
-    case dn2zn:
-      return {dn, zn};
-    case dn2nz:
-      return {dn, nz};
-    case zn2nd:
-      return {zn, nd};
-    case zn2dn:
-      return {zn, dn};
-    case zn2nz:
-      return {zn, nz};
-    case nd2m32:
-      return {nd, TileLayout::cube_m32};
-    case nd2m16:
-      return {nd, TileLayout::cube_m16};
-    case nd2n8:
-      return {nd, TileLayout::cube_n8};
-    case m322nd:
-      return {TileLayout::cube_m32, nd};
-    case m162nd:
-      return {TileLayout::cube_m16, nd};
-    case n82nd:
-      return {TileLayout::cube_n8, nd};
-    case nz2nd:
-      return {nz, nd};
-    case nz2dn:
-      return {nz, dn};
-    case nz2zn:
-      return {nz, zn};
-  }
-  return {nd, nd};
-}
 
 TransferLayout layout_code(const Header& h) noexcept {
   return h.datr ? h.datr->layout : TransferLayout::norm;

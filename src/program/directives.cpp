@@ -140,7 +140,7 @@ std::vector<GprValue> read_gprs(Reader& reader, std::string_view relation) {
 
 // ---- .tile, .shared
 
-/// LAYOUT TYPE ROWS COLUMNS [columns=N] [capacity=N] [mask=M]
+/// LAYOUT TYPE ROWS COLUMNS [columns=N] [capacity=N] [mask=M]; a Shared Tile has layout=LAYOUT among the options.
 struct TileShape {
   TileLayout layout = TileLayout::row_major;
   const Format* format = nullptr;
@@ -178,6 +178,9 @@ TileShape read_shape(Reader& reader, bool shared) {
     } else if (reader.accept("mask")) {
       reader.expect("=");
       s.mask = reader.pes();
+    } else if (shared && reader.accept("layout")) {
+      reader.expect("=");
+      s.layout = read_layout(reader);
     } else {
       return s;
     }
@@ -556,9 +559,9 @@ Statement parse_expect(Reader& reader, const fs::path& directory) {
 }  // namespace
 
 std::span<const std::string_view> directive_names() noexcept {
-  static constexpr std::array<std::string_view, 16> all{
-      ".option",   ".gpr",   ".memory", ".tile", ".shared", ".drop", ".ready", ".pending",
-      ".undefine", ".flags", ".expect", ".org",  ".byte",   ".half", ".word",  ".dword"};
+  static constexpr std::array<std::string_view, 17> all{
+      ".option", ".gpr",   ".memory", ".tile", ".shared", ".drop", ".ready", ".pending", ".undefine",
+      ".flags",  ".reset", ".expect", ".org",  ".byte",   ".half", ".word",  ".dword"};
   return all;
 }
 
@@ -650,6 +653,14 @@ Statement parse_directive(Reader& reader, const fs::path& directory) {
     const Flags flags = reader.flags();
     reader.expect_end();
     s.apply = [=](Core& core) { core.state().flags = flags; };
+  } else if (is(".reset")) {
+    reader.expect_end();
+    s.apply = [](Core& core) {
+      State fresh;
+      fresh.tpc = core.state().tpc;
+      fresh.memory = std::move(core.state().memory);
+      core.state() = std::move(fresh);
+    };
   } else if (reader.ok()) {
     reader.fail(at, fmt::format("unknown directive '{}'{} (legal: {})", name, hint(name, directive_names()),
                                 list_of(directive_names())));

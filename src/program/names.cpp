@@ -32,12 +32,6 @@ constexpr auto faults = [] {
   return names;
 }();
 
-constexpr std::array<std::string_view, 19> operations{
-    "",       "TMATMUL",    "TMATMUL_BIAS", "TMATMUL_ACC", "TMATMUL_MX",    "TMATMUL_MX_BIAS", "TMATMUL_MX_ACC",
-    "TGEMV",  "TGEMV_BIAS", "TGEMV_ACC",    "TGEMV_MX",    "TGEMV_MX_BIAS", "TGEMV_MX_ACC",    "TLOAD",
-    "TSTORE", "TMOV",       "TCVT",         "TQUANT",      "TDEQUANT"};
-static_assert(operations.size() == static_cast<std::size_t>(isa::Operation::tdequant) + 1);
-
 template <typename Names>
 std::optional<std::size_t> find(const Names& names, std::string_view name) noexcept {
   const auto at =
@@ -68,16 +62,6 @@ std::optional<FaultClass> find_fault_class(std::string_view name) noexcept {
   const auto i = find(faults, name);
   if (!i) return std::nullopt;
   return static_cast<FaultClass>(*i + 1);
-}
-
-std::string_view name_of(isa::Operation operation) noexcept {
-  return operations[static_cast<std::size_t>(operation)];
-}
-
-std::optional<isa::Operation> find_operation(std::string_view name) noexcept {
-  const auto i = find(operations, name);
-  if (!i) return std::nullopt;
-  return static_cast<isa::Operation>(*i);
 }
 
 std::string_view name_in(std::span<const isa::CodeName> table, unsigned code) noexcept {

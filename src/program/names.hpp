@@ -20,10 +20,6 @@ std::optional<machine::TileLayout> find_layout(std::string_view name) noexcept;
 std::span<const std::string_view> fault_class_names() noexcept;
 std::optional<machine::FaultClass> find_fault_class(std::string_view name) noexcept;
 
-/// "TMATMUL_MX_BIAS"; empty for Operation::none.
-std::string_view name_of(isa::Operation operation) noexcept;
-std::optional<isa::Operation> find_operation(std::string_view name) noexcept;
-
 /// The name of a code of one of the tables of isa/codes.hpp, and back.
 std::string_view name_in(std::span<const isa::CodeName> table, unsigned code) noexcept;
 std::optional<unsigned> code_in(std::span<const isa::CodeName> table, std::string_view name) noexcept;

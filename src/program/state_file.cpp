@@ -346,7 +346,7 @@ Header read_header(const Node& n) {
   h.body = n["body"].truth();
   h.zero_participation = n["zero_participation"].truth();
   if (const Node code = n["operation"]; !code.is_null()) {
-    h.operation.code = code.named(find_operation, "TMATMUL … TDEQUANT");
+    h.operation.code = code.named(isa::find_operation, "TMATMUL … TDEQUANT");
   }
   const Node unit = n["unit"];
   h.operation.unit = static_cast<isa::Unit>(unit.number(static_cast<uint64>(isa::Unit::cube)));

@@ -135,6 +135,13 @@ struct TensorFiles::Impl {
     return Read(
         [file = *file, now](std::uint64_t offset, std::span<std::byte> to) { return file->read(*now, offset, to); });
   }
+
+  Expected<void> check_unchanged(std::size_t tensor) const {
+    if (array) return array->file.check_unchanged();
+    const auto file = shard(places[tensor].shard);
+    if (!file) return file.error();
+    return (*file)->file().check_unchanged();
+  }
 };
 
 TensorFiles::TensorFiles(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
@@ -186,6 +193,13 @@ const SafetensorsMetadata& TensorFiles::metadata() const noexcept {
 const std::vector<std::string>& TensorFiles::warnings() const noexcept {
   return impl_->warnings;
 }
+Expected<TensorFiles::Read> TensorFiles::reader(std::size_t tensor) const {
+  return guarded("read", [&] { return impl_->read_part(tensor, 0); });
+}
+
+Expected<void> TensorFiles::check_unchanged(std::size_t tensor) const {
+  return guarded("read", [&] { return impl_->check_unchanged(tensor); });
+}
 
 struct Comparer {
   const TensorFiles::Impl& file;
@@ -197,13 +211,21 @@ struct Comparer {
   using Kind = Comparison::Kind;
 
   Expected<Comparison> compare(std::size_t i) const {
-    const TensorInfo& info = file.tensors[i];
     std::size_t other = 0;
-    if (const auto found = original.index.find(info.name); found != original.index.end()) {
+    if (const auto found = original.index.find(file.tensors[i].name); found != original.index.end()) {
       other = found->second;
     } else if (file.tensors.size() != 1 || original.tensors.size() != 1) {
       return Comparison{.kind = Kind::kMissing};
     }
+    auto compared = compare(i, other);
+    if (!compared) return compared;
+    if (auto same = file.check_unchanged(i); !same) return same.error();
+    if (auto same = original.check_unchanged(other); !same) return same.error();
+    return compared;
+  }
+
+  Expected<Comparison> compare(std::size_t i, std::size_t other) const {
+    const TensorInfo& info = file.tensors[i];
     const TensorInfo& before = original.tensors[other];
     const auto different = [](std::string reason) {
       return Comparison{.kind = Kind::kDifferent, .reason = std::move(reason)};

@@ -173,12 +173,6 @@ bool is_scale_type(const Format& f) {
   return f.kind == Kind::scale;
 }
 
-/// Release 0.58.3, and so profile asl, has no rule for these (profiles 4).
-bool asl_has_rule(const Pair& pair) {
-  const DataType to = pair.to->type;
-  return !is_scale_type(*pair.from) && to != DataType::e3m2 && to != DataType::e2m3 && to != DataType::e6m2;
-}
-
 /// Conversions under the profiles of the rows; e8m0.csv has neither these columns nor that of the destination.
 RowSource conversion_rows(const std::vector<Pair>& pairs, const std::vector<std::string>& profiles, bool pair_columns) {
   struct Corner {
@@ -192,7 +186,8 @@ RowSource conversion_rows(const std::vector<Pair>& pairs, const std::vector<std:
   const auto push = [=](const Pair& pair, const std::string& profile, uint64 rounding, bool saturate, uint64 word,
                         Inputs& inputs) {
     if (pair_columns)
-      inputs.push_back(profile == "asl" && !asl_has_rule(pair) ? std::string(pto_profile.name) : profile);
+      inputs.push_back(profile == "asl" && !asl_has_rule(*pair.from, *pair.to) ? std::string(pto_profile.name)
+                                                                               : profile);
     inputs.emplace_back(pair.from->name);
     if (pair_columns) inputs.emplace_back(pair.to->name);
     // Rounding 0 and 4 are RNE and RNA, all that E6M2 takes.
@@ -373,18 +368,13 @@ RowSource field_rows(std::string_view) {
           {}};
 }
 
-/// Raw FP19 scales: legal and illegal ones, at every edge.
-constexpr std::array<uint64, 16> kScales{0x1FC00, 0x1F800, 0x20000, 0x1F555, 0x00400, 0x3FBFF, 0x1FFFF, 0x1FC01,
-                                         0x00000, 0x40000, 0x00001, 0x003FF, 0x5FC00, 0x3FC00, 0x3FE00, 0x3FC01};
-constexpr std::size_t kLegalScales = 8;  // the first ones
-
 RowSource quant_parameter_rows(std::string_view) {
   // Around legal words one bit is set; 64 stands for none.
-  return {uint64{64} * 65 * kScales.size() * 4,
+  return {uint64{64} * 65 * fp19_scales.size() * 4,
           [](uint64 i, Inputs& inputs) {
             Coordinates at(i);
             const auto code = static_cast<unsigned>(at.take(64));
-            const uint64 scale = at.pick(kScales);
+            const uint64 scale = at.pick(fp19_scales);
             const uint64 bit = at.take(65);
             const uint64 offset = at.pick(std::array<uint64, 4>{0, 1, ~uint64{0}, 0xAAAAAAAAAAAAAAAA});
             const PreQuantMode* mode = find_prequant(code);
@@ -406,11 +396,11 @@ RowSource quant_parameter_rows(std::string_view) {
 }
 
 RowSource relu_parameter_rows(std::string_view) {
-  return {65 * kScales.size(),
+  return {65 * fp19_scales.size(),
           [](uint64 i, Inputs& inputs) {
             Coordinates at(i);
             const uint64 bit = at.take(65);
-            const uint64 word = at.pick(kScales);
+            const uint64 word = at.pick(fp19_scales);
             inputs.push_back(word_text(bit < 64 ? word ^ uint64{1} << bit : word));
           },
           [](Random& random, Inputs& inputs) {
@@ -421,102 +411,40 @@ RowSource relu_parameter_rows(std::string_view) {
 
 // ---- Post-process and reductions
 
-const std::array<const Format*, 3> kAccumulators{&format_of(DataType::fp32), &format_of(DataType::s32),
-                                                 &format_of(DataType::u32)};
-
-/// One element of a post-process before it is text.
-struct PostprocessRow {
-  const PreQuantMode* mode = &no_quant;
-  uint64 relu = 0;
-  const Format* accumulator = &fp32;
-  uint64 rounding = 0;
-  bool saturate = false;
-  uint64 word = 0;
-  uint64 carrier = 1;  // what a mode without a parameter shows
-  uint64 alpha = 0;
-
-  void push(Inputs& inputs) const {
-    inputs.push_back(fmt::format("{}", mode->code));
-    inputs.push_back(fmt::format("{}", relu));
-    inputs.emplace_back(destination_format(*mode, *accumulator).name);
-    const bool programmable = mode->rounding_rule == RoundingRule::programmable;
-    push_control(programmable ? rounding : 0, saturate && mode->saturation_allowed, inputs);
-    for (const uint64 w : {word, carrier, alpha}) inputs.push_back(word_text(w));
-  }
-};
-
-/// Where an exact product changes what the destination gets: its thresholds, and those of the intermediate type.
-std::vector<Real> product_thresholds(const PreQuantMode& mode, const Format& destination) {
-  std::vector<Real> bounds = thresholds(destination);
-  if (mode.offset_bits == 0) return bounds;
-  Format intermediate = destination;
-  intermediate.max_finite = low_mask(mode.offset_bits - 1);
-  const std::vector<Real> more = thresholds(intermediate);
-  bounds.insert(bounds.end(), more.begin(), more.end());
-  return bounds;
-}
+const auto& kAccumulators = accumulator_types;
 
 RowSource postprocess_rows(std::string_view) {
-  struct Mode {
-    const PreQuantMode* mode;
-    const Format* accumulator;
-    std::vector<Real> bounds;
-    std::vector<uint64> words;
-  };
-  std::vector<Mode> modes;
+  const std::vector<PostprocessMode> modes = postprocess_modes();
   uint64 most = 0;
-  for (const PreQuantMode& mode : prequant_modes) {
-    for (const Format* accumulator : kAccumulators) {
-      if (mode.accumulator != DataType::none && mode.accumulator != accumulator->type) continue;
-      modes.push_back({&mode, accumulator, product_thresholds(mode, destination_format(mode, *accumulator)),
-                       corner_words(*accumulator)});
-      most = std::max<uint64>(most, modes.back().words.size() + 6 * modes.back().bounds.size());
-    }
-  }
+  for (const PostprocessMode& m : modes) most = std::max<uint64>(most, m.words.size() + 6 * m.bounds.size());
   constexpr std::array<uint64, 6> alphas{0, 0x1F800, 0x1FC00, 0x00400, 0x3FBFF, 0x1FA00};
   constexpr std::array<int64, 6> offsets{0, 1, -1, 0x7FFFFFFF, -0x80000000LL, 5};  // cut to the field: its ends too
-  const auto carrier_of = [](const PreQuantMode& mode, uint64 scale, int64 offset, uint64 shift) -> uint64 {
-    if (mode.carrier == CarrierKind::none) return 1;
-    if (mode.carrier == CarrierKind::shift) return pack_shift_carrier(static_cast<int>(shift) + 1);
-    if (offset == 0x7FFFFFFF) offset = static_cast<int64>(low_mask(mode.offset_bits) >> 1);
-    if (offset == -0x80000000LL) offset = static_cast<int64>((low_mask(mode.offset_bits) >> 1) + 1);
-    return pack_scale_carrier(scale, offset, mode.offset_bits);
-  };
-  return {modes.size() * most * kLegalScales * alphas.size() * offsets.size() * 4 * 14,
+  return {modes.size() * most * legal_fp19_scales * alphas.size() * offsets.size() * 4 * 14,
           [=](uint64 i, Inputs& inputs) {
             Coordinates at(i);
-            const Mode& m = at.pick(modes);
+            const PostprocessMode& m = at.pick(modes);
             const uint64 point = at.take(most) % (m.words.size() + 6 * m.bounds.size());
             PostprocessRow row{.mode = m.mode, .accumulator = m.accumulator};
-            const uint64 scale = kScales[at.take(kLegalScales)];
+            const uint64 scale = fp19_scales[at.take(legal_fp19_scales)];
             row.rounding = at.take(7);
             row.saturate = at.take(2) != 0;
             const bool shift = m.mode->carrier == CarrierKind::shift;
             row.relu = at.take(4) * (shift ? 0 : 1);
             if (row.relu > 1) row.alpha = at.pick(alphas);
             const int64 offset = at.pick(offsets);
-            row.carrier = carrier_of(*m.mode, scale, offset, at.take(16));
+            row.carrier = postprocess_carrier(*m.mode, scale, offset, at.take(16));
             if (point < m.words.size()) {
               row.word = m.words[point];
             } else {  // so that word * multiplier is near a threshold
               Coordinates near(point - m.words.size());
-              Real bound = near.pick(m.bounds);
-              if (m.mode->carrier == CarrierKind::scale && !bound.is_zero() && bit_length(bound.significand) < 60) {
-                bound = divide(bound, decode(fp19, scale).real);
-              }
-              if (shift) bound = scale_by_power_of_two(bound, static_cast<int>(row.carrier >> 32) + 1);
-              const uint64 code = encode(*m.accumulator, bound, {.rounding = Rounding::rtz, .saturate = true}).bits;
+              const Real bound = near.pick(m.bounds);
               const uint64 step = near.take(3);
-              const bool negative = near.take(2) != 0;
-              const uint64 word = step == 0 ? code : step == 1 ? code + 1 : code - (code != 0 ? 1 : 0);
-              const bool is_float = !m.accumulator->is_integer();
-              row.word = is_float ? with_sign(fp32, word & low_mask(31), negative)
-                                  : extended(*m.accumulator, negative ? ~word + 1 : word);
+              row.word = word_near(m, bound, scale, row.carrier, step, near.take(2) != 0);
             }
             row.push(inputs);
           },
           [=](Random& random, Inputs& inputs) {
-            const Mode& m = random.pick(modes);
+            const PostprocessMode& m = random.pick(modes);
             PostprocessRow row{.mode = m.mode, .accumulator = m.accumulator};
             const bool near_one = random.chance(2);
             const uint64 scale = near_one ? 0x1E000 + random.below(0x4000) : 0x400 + random.below(0x3F800);
@@ -526,7 +454,7 @@ RowSource postprocess_rows(std::string_view) {
             row.relu = random.below(4) * (shift ? 0 : 1);
             if (row.relu > 1 && !random.chance(8)) row.alpha = 0x400 + random.below(0x3F800);
             const auto offset = static_cast<int64>(random.next());
-            row.carrier = carrier_of(*m.mode, scale, offset, random.below(16));
+            row.carrier = postprocess_carrier(*m.mode, scale, offset, random.below(16));
             row.word = random_word(random, *m.accumulator);
             if (!m.accumulator->is_integer() && random.chance(2)) {
               row.word = 0x3A000000 + random.below(0x0E000000);

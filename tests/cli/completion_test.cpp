@@ -26,7 +26,13 @@ TEST(Completion, Bash) {
   EXPECT_EQ(offered("bitcube quantize --form", 2), "--format\n");
   EXPECT_EQ(offered("bitcube quantize --format hi", 3), "hif4\n");
   EXPECT_EQ(offered("bitcube matmul --accumulate ''", 3), "fma two-step group exact raw-carrier\n");
+  EXPECT_EQ(offered("bitcube gen bu", 2), "bundle\n");
+  EXPECT_EQ(offered("bitcube gen bundle --ill", 3), "--illegal\n");
   EXPECT_EQ(offered("bitcube quantize W", 2), "\n");  // files are the shell's
+  EXPECT_EQ(offered("bitcube explain wo", 2), "word\n");
+  EXPECT_EQ(offered("bitcube explain fault --a", 3), "--all\n");
+  EXPECT_EQ(offered("bitcube explain convert --round rt", 4), "\n");  // names are in capitals
+  EXPECT_EQ(offered("bitcube explain convert --profile ''", 4), "pto asl ocp\n");
 }
 
 TEST(Completion, Zsh) {

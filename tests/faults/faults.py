@@ -8,7 +8,8 @@ fault (see inject.cpp): the process is killed before it, the disk is full, readi
 After each run
 
 * each output has its old bytes or its new ones, all of them; if there was no file, there is none or the whole new one;
-* exit code 0 means: all outputs are new and standard output is complete;
+* the exit code of a run without a fault (0, or 1 where there are differences to tell) means: all outputs are new and
+  standard output is complete;
 * any other has a message, and leaves nothing else in the directory: neither temporary files nor new directories (of a
   checkpoint, what is finished may stay where the message says so);
 * no signal ends the program but the one that was sent, SIGKILL or SIGTERM; inputs are as they were;
@@ -35,15 +36,20 @@ KINDS = ["kill", "signal", "full", "full:on", "store", "read", "read:on", "inter
 class Case:
     """A command line; OUT/NAME is a file that it writes, and stands in `outputs`."""
 
-    def __init__(self, line, outputs=(), stdin=None, few=False, named=False):
+    def __init__(self, line, outputs=(), stdin=None, few=False, named=False, code=0):
         self.line, self.outputs, self.stdin = line, list(outputs), stdin
+        self.code = code    # of a run without a fault
         self.few = few      # slow, so few faults
         self.named = named  # on a file system without unnamed files
 
-    @property
-    def command(self):
-        return self.line.split()[0]
+    def command(self, commands):
+        """Its name, with that of a nested command: gen bundle."""
+        words = self.line.split()
+        nested = " ".join(words[:2])
+        return nested if nested in commands else words[0]
 
+
+READMEMH = ["g.words.hex", "g.state.hex", "g.expected.hex", "g.care.hex", "g.index.csv"]
 
 CASES = [
     Case("quantize W.npy -f hif4 --axis 0 -o OUT/q.st", ["q.st"]),
@@ -65,7 +71,23 @@ CASES = [
     Case("asm first.s -o OUT/p.bin", ["p.bin"]),
     Case("run w1.s --trace OUT/t.jsonl --dump-state OUT/s.json", ["t.jsonl", "s.json"]),
     Case("run first.s --load-state STATE.json --dump-state OUT/s.json", ["s.json"]),
+    Case("diff C.npy DUT.npy --format e4m3 --from-array W.npy --sat --report OUT/r.html", ["r.html"], code=1),
+    Case("report W.npy --formats hif4,mxfp4 -o OUT/r.html", ["r.html"]),
+    Case("report M.safetensors --formats nvfp4:tensor-scale --min-dim 1 -o OUT/r.html --json", ["r.html"]),
+    Case("report --golden C.npy --dut DUT.npy --format e4m3 -o OUT/r.html", ["r.html"], code=1),
+    Case("gen convert --to e4m3 --from fp16,bf16 --count 40 -o OUT/g.csv --coverage OUT/c.json", ["g.csv", "c.json"]),
+    Case("gen postprocess --mode REQ8 --count 40 -o OUT/g.csv", ["g.csv"]),
+    Case("gen bundle --count 4 --max-dim 8 -o OUT/g.s", ["g.s"]),
+    Case("gen bundle --count 4 --max-dim 8 --format readmemh -o OUT/g --coverage OUT/c.txt", READMEMH + ["c.txt"]),
     # These write to standard output only.
+    Case("diff Q.safetensors DUT.safetensors --source W.npy", code=1),
+    Case("diff C.npy C.npy --format e4m3 --json"),
+    Case("explain convert --to e4m3 1.0625"),
+    Case("explain quantize W.npy --format nvfp4 --tensor-scale --axis 0 --at 1,2"),
+    Case("explain matmul X.st Q.st --at 1,2"),
+    Case("explain postprocess ACC.npy --at 1,2 --pre-quant QF322B8_PRE --scale 0.05 --sat"),
+    Case("explain word 0x0"),
+    Case("explain fault w1.s"),
     Case("convert --to e4m3 1.0625"),
     Case("inspect M.safetensors --against M.safetensors"),
     Case("conform v.csv"),
@@ -112,16 +134,26 @@ def make_inputs(directory, program, source):
     (directory / "S.safetensors.index.json").write_text(json.dumps(index))
     for name in ("first.s", "w1.s"):
         shutil.copy(source / "examples" / "programs" / name, directory / name)
-    for line in ("quantize W.npy -f hif4 --axis 0 -o Q.st", "quantize X.npy -f hif4 --axis 1 -o X.st",
+    for line in ("convert W.npy --to e4m3 --sat -o C.npy", "quantize W.npy -f hif4 --axis 0 -o Q.st",
+                 "quantize W.npy -f hif4 --axis 0 -o Q.safetensors", "quantize X.npy -f hif4 --axis 1 -o X.st",
                  "vectors --what e8m0 --count 50 -o v.csv", "asm first.s -o p.bin",
                  "run first.s --dump-state STATE.json"):
         subprocess.run([program, *line.split()], cwd=directory, check=True, stdout=subprocess.DEVNULL)
+    # Results that are wrong in some places.
+    for good, bad in (("C.npy", "DUT.npy"), ("Q.safetensors", "DUT.safetensors")):
+        bytes_ = bytearray((directory / good).read_bytes())
+        for i in range(3, 500, 70):
+            bytes_[-i] ^= 1
+        (directory / bad).write_bytes(bytes_)
 
 
-def subcommands(program):
-    text = subprocess.run([program, "--help"], check=True, capture_output=True, text=True).stdout
+def subcommands(program, *parents):
+    """All commands; in place of those that have commands of their own, these: gen bundle."""
+    text = subprocess.run([program, *parents, "--help"], check=True, capture_output=True, text=True).stdout
+    if "Subcommands:" not in text:
+        return [" ".join(parents)]
     block = text.split("Subcommands:")[1].split("Examples:")[0]
-    return re.findall(r"^  (\S+)", block, re.M)
+    return [name for word in re.findall(r"^  (\S+)", block, re.M) for name in subcommands(program, *parents, word)]
 
 
 TIMES = re.compile(rb'\d+\.\d+ s\b|"seconds": [\d.e-]+|TMP\S*')
@@ -172,7 +204,7 @@ class Tried:
             out = Path(parent) / "out"
             self.prepare(out)
             code, self.stdout, stderr, _, _ = runner.run(case, out)
-            assert code == 0, (case.line, code, stderr)
+            assert code == case.code, (case.line, code, stderr)
             self.new = runner.snapshot(out)
             for name in case.outputs:
                 assert self.new[name] != self.old(name), name
@@ -216,7 +248,7 @@ class Tried:
             if code < 0 and not killed and not stopped:
                 wrong.append(f"ended by signal {-code}")
             extra = sorted(set(after) - set(before) - set(self.files))
-            if code == 0:
+            if code == self.case.code:
                 for name in self.files:
                     if after.get(name) != self.new[name]:
                         wrong.append(f"exit code {code}, but {name} is not the new file")
@@ -244,7 +276,7 @@ class Tried:
             if killed and not wrong:
                 code, _, stderr, _, _ = self.runner.run(self.case, out)
                 again = self.runner.snapshot(out)
-                if code != 0 or any(again.get(n) != self.new[n] for n in self.files):
+                if code != self.case.code or any(again.get(n) != self.new[n] for n in self.files):
                     wrong.append(f"run again after the kill: exit code {code}, {stderr}")
             if wrong:
                 state = "replaced" if self.replaces else "new"
@@ -270,7 +302,7 @@ def main():
     options = parser.parse_args()
 
     commands = subcommands(options.program)
-    missing = set(commands) - {case.command for case in CASES}
+    missing = set(commands) - {case.command(commands) for case in CASES}
     if missing or not commands:
         sys.exit(f"no case for {', '.join(sorted(missing))}: add one to CASES in {__file__}")
 
@@ -285,9 +317,9 @@ def main():
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count() + 1) as pool:
             waiting = []
             for case in CASES:
-                if options.only and case.command != options.only:
+                if options.only and case.command(commands) != options.only:
                     continue
-                row = table.setdefault(case.command, dict.fromkeys(KINDS, 0))
+                table.setdefault(case.command(commands), dict.fromkeys(KINDS, 0))
                 for replaces in ([False, True] if case.outputs else [False]):
                     waiting.append(pool.submit(lambda c=case, r=replaces: Tried(runner, c, r)))
             jobs = []
@@ -301,16 +333,16 @@ def main():
                 # The end of a process is the fault that most files can suffer from: each place of it.
                 some = limit if kind != "kill" or tried.case.few or not tried.case.outputs or limit is None else 4 * limit
                 for number in spread(count.result(), some):
-                    table[tried.case.command][kind] += 1
+                    table[tried.case.command(commands)][kind] += 1
                     jobs.append(pool.submit(tried.check, kind, number))
             for job in jobs:
                 wrong += job.result()
         if runner.snapshot(inputs) != runner.before:
             wrong.append("an input was changed")
 
-    print(f"{'command':12}" + "".join(f"{kind:>11}" for kind in KINDS))
+    print(f"{'command':20}" + "".join(f"{kind:>11}" for kind in KINDS))
     for command, row in table.items():
-        print(f"{command:12}" + "".join(f"{row[kind]:11}" for kind in KINDS))
+        print(f"{command:20}" + "".join(f"{row[kind]:11}" for kind in KINDS))
     total = sum(sum(row.values()) for row in table.values())
     print(f"{total} faults, {len(wrong)} with consequences that must not be")
     for text in wrong[:40]:

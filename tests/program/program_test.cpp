@@ -208,6 +208,40 @@ TEST(Directives, DropUndefineFlagsPool) {
   EXPECT_TRUE(differs(".expect pc 4\n", "TPC is 0x0, expected 0x4"));
 }
 
+TEST(Directives, Reset) {
+  // The bundle is left open, and memory stays.
+  EXPECT_TRUE(holds(R"(
+.option name_policy absolute
+.gpr 2 a0 = 7
+.flags NX
+.memory 0x1000 bytes 01 02
+.tile 0 T#1 M16 FP16 1 1 = 1
+.shared S3 FP16 1 1 = 1
+BSTART.TMATMUL FP16
+.reset
+.expect gpr 2 a0 == 0
+.expect flags none
+.expect tile 0 T#1 none
+.expect shared S3 none
+.expect pool 0 0
+.expect memory 0x1000 == bytes 01 02
+BSTART.TMATMUL FP16
+B.CATR trap=1
+)"));
+  EXPECT_EQ(run_text(".option name_policy absolute\n.reset\n").core.state().options.name_policy,
+            machine::NamePolicy::relative);
+  EXPECT_TRUE(refused(".reset 1", "p.s:1:8: expected the end of the directive, found '1'"));
+}
+
+TEST(Directives, SharedTilesOfOtherLayouts) {
+  EXPECT_TRUE(holds(R"(
+.shared S3 FP16 2 3 layout=ColumnMajor columns=4 capacity=128 = 1 2 3 4 5 6
+.expect shared S3 FP16 2 3 layout=DN columns=4 == 1 2 3 4 5 6
+)"));
+  EXPECT_TRUE(differs(".shared S3 FP16 1 2 layout=DN = 1 2\n.expect shared S3 FP16 1 2 == 1 2\n",
+                      "S3 is FP16 ColumnMajor 1 x 2, expected FP16 RowMajor 1 x 2"));
+}
+
 TEST(Directives, TilesFromFiles) {
   const TempDir dir;
   const std::vector<std::uint16_t> halves{0x3C00, 0x4000, 0x4200, 0x4400, 0x4500, 0x4600};
@@ -402,7 +436,7 @@ TEST(Run, Words) {
 TEST(Errors, Positions) {
   EXPECT_TRUE(refused("\n  .tilt 0\n",
                       "p.s:2:3: unknown directive '.tilt'; did you mean .tile? (legal: .option, .gpr, "
-                      ".memory, .tile, .shared, .drop, .ready, .pending, .undefine, .flags, .expect, "
+                      ".memory, .tile, .shared, .drop, .ready, .pending, .undefine, .flags, .reset, .expect, "
                       ".org, .byte, .half, .word, .dword)"));
   EXPECT_TRUE(run_text("BSTART.TLOAD FP33\n").error.starts_with("p.s:1:14: "));
   EXPECT_TRUE(run_text("BSTOP\n   B.DIM 1, ->LB7\n").error.starts_with("p.s:2:15: "));

@@ -162,32 +162,49 @@ constexpr std::uint32_t add_products_exactly(std::uint32_t acc, std::span<const 
   return exact.is_zero() ? special.zero() : static_cast<std::uint32_t>(encode(fp32, exact, {}).bits);
 }
 
+/// RNE32(a * b), the first rounding of a step of two-step; a product of zero keeps its sign.
+constexpr std::uint32_t rounded_product(const Term& a, const Term& b) noexcept {
+  return add_to_fp32(0x80000000, product(a, b));
+}
+
 /// One FP32 output element before the bias. `acc` is +0 or C; a and b are the K scaled lanes of a row of A and a column
-/// of B; `group` is the group length of the profile `group`. Not for raw_carrier.
+/// of B; `group` is the group length of the profile `group`. Not for raw_carrier. `trace(k, n, word)` is told of every
+/// step: the accumulator after lanes k to k + n - 1.
+template <typename Trace>
 constexpr std::uint32_t accumulate(Accumulation kind, std::uint32_t acc, std::span<const Term> a,
-                                   std::span<const Term> b, std::size_t group) noexcept {
+                                   std::span<const Term> b, std::size_t group, const Trace& trace) {
   switch (kind) {
     case Accumulation::fma:
-      for (std::size_t k = 0; k < a.size(); ++k) acc = add_to_fp32(acc, product(a[k], b[k]));
+      for (std::size_t k = 0; k < a.size(); ++k) {
+        acc = add_to_fp32(acc, product(a[k], b[k]));
+        trace(k, std::size_t{1}, acc);
+      }
       break;
     case Accumulation::two_step:
       for (std::size_t k = 0; k < a.size(); ++k) {
-        acc = add_to_fp32(acc, addend_from_fp32(add_to_fp32(0x80000000, product(a[k], b[k]))));
+        acc = add_to_fp32(acc, addend_from_fp32(rounded_product(a[k], b[k])));
+        trace(k, std::size_t{1}, acc);
       }
       break;
     case Accumulation::group:
       for (std::size_t k = 0; k < a.size(); k += group) {
         const std::size_t n = group < a.size() - k ? group : a.size() - k;
         acc = add_products_exactly(acc, a.subspan(k, n), b.subspan(k, n));
+        trace(k, n, acc);
       }
       break;
     case Accumulation::exact:
       acc = add_products_exactly(acc, a, b);
+      trace(std::size_t{0}, a.size(), acc);
       break;
     case Accumulation::raw_carrier:
       break;
   }
   return acc;
+}
+constexpr std::uint32_t accumulate(Accumulation kind, std::uint32_t acc, std::span<const Term> a,
+                                   std::span<const Term> b, std::size_t group) noexcept {
+  return accumulate(kind, acc, a, b, group, [](std::size_t, std::size_t, std::uint32_t) noexcept {});
 }
 
 /// The payload word of the raw-carrier profile: floats, scales and unsigned lanes zero-extended, S8/S16/S32
@@ -195,6 +212,24 @@ constexpr std::uint32_t accumulate(Accumulation kind, std::uint32_t acc, std::sp
 constexpr uint64 raw_payload(const Format& f, uint64 word) noexcept {
   const uint64 lane = word & low_mask(f.lane_bits);
   return f.kind == Kind::signed_integer && !f.is_packed() ? static_cast<uint64>(sign_extend(lane, f.lane_bits)) : lane;
+}
+
+/// Lane k of a line in the arithmetic modulo 2^64 of the raw-carrier profile, its scale word multiplied in.
+inline uint64 raw_at(const Operand& side, std::size_t line, std::size_t k) noexcept {
+  const uint64 payload = raw_payload(*side.format, side.lanes(line, k));
+  return side.scaled() ? payload * side.scales(line, k / scale_group(*side.format)) : payload;
+}
+
+/// Lane k of a line of integers, modulo 2^64.
+inline uint64 integer_at(const Operand& side, std::size_t line, std::size_t k) noexcept {
+  const Format& f = *side.format;
+  const uint64 word = side.lanes(line, k) & low_mask(f.lane_bits);
+  return f.kind == Kind::signed_integer ? static_cast<uint64>(sign_extend(word, f.lane_bits)) : word;
+}
+
+/// An accumulator or bias word in the arithmetic modulo 2^64 of the integer and raw-carrier products.
+constexpr uint64 widen_accumulator(const Format& accumulator, std::uint32_t word) noexcept {
+  return accumulator.kind == Kind::signed_integer ? static_cast<uint64>(sign_extend(word, 32)) : uint64{word};
 }
 
 }  // namespace bitcube

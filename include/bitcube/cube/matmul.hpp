@@ -41,6 +41,9 @@ struct MatmulOptions {
   std::size_t group = 0;  // lanes per group of the profile `group`, where the operation decides; 0: ProductKind::group
 };
 
+/// Whether these have a product: types, shapes, C and bias. Nothing is computed before this passes.
+Expected<ProductKind> check_matmul(const Operand& a, const Operand& b, const MatmulOptions& options);
+
 /// D = C + A * B + bias in accumulators (numerics 9.3). A has its rows as lines, B its columns; both have k >= 1 lanes
 /// a line. Integers are exact modulo 2^32 under every profile. No flags are recorded (numerics 9.5).
 Expected<Accumulators> matmul(const Operand& a, const Operand& b, const MatmulOptions& options);

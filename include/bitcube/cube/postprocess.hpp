@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "bitcube/cube/prequant.hpp"
 #include "bitcube/numeric/encode.hpp"
@@ -51,54 +52,101 @@ constexpr Encoded postprocess_shift(int64 x, int shift) noexcept {
   return {static_cast<uint64>(y) & 0xFFFF, Flags::none};
 }
 
-/// Offset modes: round, saturate to the intermediate, add the offset, encode (numerics 5.5 step 9).
-constexpr Encoded postprocess_offset(const Format& to, const Real& y, const ElementPostprocess& p,
-                                     Rounding rounding) noexcept {
-  Format intermediate = format_of(DataType::s32);  // S5, S9 or S17: a two's-complement type of that width
-  intermediate.lane_bits = intermediate.value_bits = p.mode->offset_bits;
-  intermediate.max_finite = low_mask(p.mode->offset_bits - 1);
-  const Encoded first = encode(intermediate, y, EncodeControl{rounding, true, p.profile});
-  const int64 sum = sign_extend(first.bits, p.mode->offset_bits) + p.quant.offset;
-  Encoded out = encode(to, real_from_signed(sum), EncodeControl{rounding, p.saturate, p.profile});
-  out.flags |= first.flags;
-  return out;
+/// S5, S9 or S17: a two's-complement type of so many bits.
+constexpr Format offset_intermediate(int bits) noexcept {
+  Format intermediate = format_of(DataType::s32);
+  intermediate.lane_bits = intermediate.value_bits = static_cast<std::uint8_t>(bits);
+  intermediate.max_finite = low_mask(bits - 1);
+  return intermediate;
 }
 
 }  // namespace detail
 
+/// What decided an element of D, in the order in which numerics 5.5 asks.
+enum class PostprocessRule : std::uint8_t {
+  identity,  // step 1
+  shift,     // step 2
+  special,   // step 6
+  zero,      // step 8
+  offset,    // step 9
+  encode,    // step 10
+};
+
+/// An element of D and how it came about. The members after `rule` have a meaning from their step on.
+struct PostprocessSteps {
+  Encoded d{};
+  PostprocessRule rule = PostprocessRule::identity;
+  Value source{};                     // step 3
+  bool negative = false;              // step 4
+  Real multiplier{};                  // step 5; not with `shift`
+  Real product{};                     // step 7: zero, offset and encode
+  Rounding rounding = Rounding::rne;  // the effective one of offset and encode
+  bool saturate = false;              // the effective Sat
+  Encoded intermediate{};             // step 9, a code of offset_intermediate()
+  int64 sum = 0;                      // step 9: intermediate + offset
+};
+
 /// One element of D from one accumulator word of type FP32, S32 or U32 (numerics 5.5). Preconditions: the mode accepts
 /// the accumulator type, and the parameters are legal. The result is a lane code with nothing above the lane.
-constexpr Encoded postprocess_element(const ElementPostprocess& p, const Format& accumulator, uint64 word) noexcept {
+constexpr PostprocessSteps postprocess_steps(const ElementPostprocess& p, const Format& accumulator,
+                                             uint64 word) noexcept {
+  PostprocessSteps s;
   const PreQuantMode& mode = *p.mode;
   word &= low_mask(32);
+  s.source = decode(accumulator, word);
+  const Value& v = s.source;
+  const auto finish = [&s](PostprocessRule rule, const Encoded& d) {
+    s.rule = rule;
+    s.d = d;
+    return s;
+  };
   // Step 1: identity. Bits, NaN payloads and -0 pass.
-  if (mode.code == no_quant.code && p.relu == Relu::none) return {word, Flags::none};
+  if (mode.code == no_quant.code && p.relu == Relu::none) return finish(PostprocessRule::identity, {word, Flags::none});
   // Step 2: shifts ignore the activation.
-  const Value v = decode(accumulator, word);
-  if (mode.carrier == CarrierKind::shift) return detail::postprocess_shift(sign_extend(word, 32), p.quant.shift);
+  if (mode.carrier == CarrierKind::shift) {
+    return finish(PostprocessRule::shift, detail::postprocess_shift(sign_extend(word, 32), p.quant.shift));
+  }
 
   // Steps 4 and 5: the multiplier. -0 and -Inf are negative, NaN is not.
   const Format& to = destination_format(mode, accumulator);
-  const bool negative = !v.is_nan() && v.real.negative;
-  Real multiplier{.significand = 1};
-  if (mode.carrier == CarrierKind::scale) multiplier = decode(fp19, p.quant.scale).real;
-  if (negative && p.relu == Relu::relu) multiplier = {};
-  if (negative && (p.relu == Relu::scalar || p.relu == Relu::per_column)) multiplier = decode(fp19, p.alpha).real;
+  s.negative = !v.is_nan() && v.real.negative;
+  s.multiplier = {.significand = 1};
+  if (mode.carrier == CarrierKind::scale) s.multiplier = decode(fp19, p.quant.scale).real;
+  if (s.negative && p.relu == Relu::relu) s.multiplier = {};
+  if (s.negative && (p.relu == Relu::scalar || p.relu == Relu::per_column)) {
+    s.multiplier = decode(fp19, p.alpha).real;
+  }
 
-  const bool saturate = mode.saturation_allowed && p.saturate;  // mode 0 with an activation: Sat = 0
+  s.saturate = mode.saturation_allowed && p.saturate;  // mode 0 with an activation: Sat = 0
   // Step 6. With multiplier 0, -Inf goes on as the real number 0.
-  if (v.is_nan() || (v.is_infinite() && !(negative && multiplier.is_zero()))) {
-    return detail::postprocess_special(to, v, saturate);
+  if (v.is_nan() || (v.is_infinite() && !(s.negative && s.multiplier.is_zero()))) {
+    return finish(PostprocessRule::special, detail::postprocess_special(to, v, s.saturate));
   }
   // Step 7: exact product. A zero accumulator or multiplier gives 0.
-  const Real y = v.is_infinite() ? Real{} : multiply(v.real, multiplier);
+  s.product = v.is_infinite() ? Real{} : multiply(v.real, s.multiplier);
 
-  const Rounding rounding = mode.rounding_rule == RoundingRule::fixed ? mode.rounding : p.rounding;
-  if (mode.offset_bits != 0) return detail::postprocess_offset(to, y, p, rounding);
+  s.rounding = mode.rounding_rule == RoundingRule::fixed ? mode.rounding : p.rounding;
+  const EncodeControl control{s.rounding, s.saturate, p.profile};
+  if (mode.offset_bits != 0) {
+    // Step 9: round, saturate to the intermediate, add the offset, encode.
+    s.intermediate =
+        encode(detail::offset_intermediate(mode.offset_bits), s.product, EncodeControl{s.rounding, true, p.profile});
+    s.sum = sign_extend(s.intermediate.bits, mode.offset_bits) + p.quant.offset;
+    Encoded out = encode(to, real_from_signed(s.sum), control);
+    out.flags |= s.intermediate.flags;
+    return finish(PostprocessRule::offset, out);
+  }
   // Step 8: the sign of a zero accumulator survives where the multiplier is not 0.
-  if (y.is_zero()) return {zero_code(to, negative && !multiplier.is_zero()), Flags::none};
+  if (s.product.is_zero()) {
+    return finish(PostprocessRule::zero, {zero_code(to, s.negative && !s.multiplier.is_zero()), Flags::none});
+  }
   // Step 10: one rounding.
-  return encode(to, y, EncodeControl{rounding, saturate, p.profile});
+  return finish(PostprocessRule::encode, encode(to, s.product, control));
+}
+
+/// The element alone.
+constexpr Encoded postprocess_element(const ElementPostprocess& p, const Format& accumulator, uint64 word) noexcept {
+  return postprocess_steps(p, accumulator, word).d;
 }
 
 /// Delivered value of one reduction step, with its flags.
@@ -149,6 +197,23 @@ constexpr Reduced reduce_step(const Format& accumulator, bool max_abs, std::uint
   Reduced out = max_accumulator(accumulator, a.word, b.word);
   out.flags |= a.flags | b.flags;
   return out;
+}
+
+/// MAX of the words in increasing order; with MaxAbs the first one meets itself (numerics 5.7). There is at least one
+/// word. `trace(i, step)` is told of every step: what MAX delivers after word i.
+template <typename Trace>
+constexpr Reduced reduce_words(const Format& accumulator, bool max_abs, std::span<const std::uint32_t> words,
+                               const Trace& trace) {
+  Reduced out{words[0], Flags::none};
+  for (std::size_t i = max_abs ? 0 : 1; i < words.size(); ++i) {
+    const Reduced step = reduce_step(accumulator, max_abs, out.word, words[i]);
+    trace(i, step);
+    out = {step.word, out.flags | step.flags};
+  }
+  return out;
+}
+constexpr Reduced reduce_words(const Format& accumulator, bool max_abs, std::span<const std::uint32_t> words) noexcept {
+  return reduce_words(accumulator, max_abs, words, [](std::size_t, const Reduced&) noexcept {});
 }
 
 /// C * 2^-shift before accumulation (numerics 9.7): one RNE FP32 encode; NaN, Inf and zeros pass unchanged.

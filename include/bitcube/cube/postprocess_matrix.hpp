@@ -54,6 +54,9 @@ inline constexpr std::array<unsigned, 9> group_n_values{8, 16, 32, 48, 64, 80, 9
 Expected<void> check_postprocess(const Format& accumulator, std::size_t rows, std::size_t cols,
                                  const PostprocessOptions& options);
 
+/// The controls of a column; a scalar parameter serves every column. Precondition: check_postprocess() passes.
+ElementPostprocess column_postprocess(const PostprocessOptions& options, std::size_t column) noexcept;
+
 /// D, RowMax and GroupMax of the accumulators. The reductions read the raw accumulators (ADR 0085 decision 175).
 Expected<Postprocessed> postprocess(const Accumulators& accumulators, const PostprocessOptions& options);
 

@@ -52,6 +52,10 @@ class Safetensors {
   Expected<void> read(const SafetensorsTensor& tensor, std::uint64_t offset, std::span<std::byte> to) const {
     return file_.read(data_offset_ + tensor.begin + offset, to);
   }
+  /// All bytes of one of tensors(), see InputFile::load().
+  Expected<Buffer<std::byte>> load(const SafetensorsTensor& tensor) const {
+    return file_.load(data_offset_ + tensor.begin, tensor.size());
+  }
 
  private:
   friend Expected<Safetensors> parse_safetensors(InputFile file, std::string_view name);

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string_view>
 
 #include "bitcube/cube/prequant.hpp"
@@ -96,6 +97,25 @@ enum class Operation : std::uint8_t {
   tquant,
   tdequant,
 };
+
+/// Operations by name, as programs and states write them; the first is Operation::none.
+inline constexpr std::array<std::string_view, 19> operation_names{
+    "",       "TMATMUL",    "TMATMUL_BIAS", "TMATMUL_ACC", "TMATMUL_MX",    "TMATMUL_MX_BIAS", "TMATMUL_MX_ACC",
+    "TGEMV",  "TGEMV_BIAS", "TGEMV_ACC",    "TGEMV_MX",    "TGEMV_MX_BIAS", "TGEMV_MX_ACC",    "TLOAD",
+    "TSTORE", "TMOV",       "TCVT",         "TQUANT",      "TDEQUANT"};
+static_assert(operation_names.size() == static_cast<std::size_t>(Operation::tdequant) + 1);
+
+/// "TMATMUL_MX_BIAS"; empty for Operation::none.
+constexpr std::string_view name_of(Operation operation) noexcept {
+  return operation_names[static_cast<std::size_t>(operation)];
+}
+/// The operation of this name in any case, or nothing.
+constexpr std::optional<Operation> find_operation(std::string_view name) noexcept {
+  for (std::size_t i = 1; i < operation_names.size(); ++i) {
+    if (equal_ignoring_case(operation_names[i], name)) return static_cast<Operation>(i);
+  }
+  return std::nullopt;
+}
 
 /// The unit that a BSTART addresses, as bits [19:15] of the word say.
 enum class Unit : std::uint8_t { none = 0, tlsu = 2, tepl = 3, cube = 6 };

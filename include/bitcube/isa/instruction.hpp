@@ -221,4 +221,16 @@ struct Diagnosis {
 };
 Diagnosis diagnose(const Rejection& rejection);
 
+/// A form that a word would be if these bits of it were others.
+struct NearForm {
+  Form form = Form::count;
+  std::uint64_t differing = 0;
+};
+/// The forms of the word's length, at most so many, the nearest first: that is the one diagnose() names. Fixed bits
+/// count by what they say of the form meant: length and group of commands most.
+std::vector<NearForm> nearest_forms(Word word, std::size_t most);
+
+/// The mnemonic with the first word where forms of a mnemonic differ in that: "BSTART.SFU TQUANT".
+std::string title_of(Form form);
+
 }  // namespace bitcube::isa

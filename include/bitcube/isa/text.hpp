@@ -67,4 +67,15 @@ struct FormRow {
 };
 std::vector<FormRow> list_forms();
 
+/// A field of a form, with what one word holds there.
+struct FieldReading {
+  FieldRow row;
+  int width;           // bits
+  std::uint64_t bits;  // of the word, those of a split field joined
+  std::string value;   // as the assembler writes it; a number where it is not legal
+  bool legal;          // in strict decoding
+};
+/// Every field of the form, from the highest bit down.
+std::vector<FieldReading> read_fields(Form form, std::uint64_t word);
+
 }  // namespace bitcube::isa

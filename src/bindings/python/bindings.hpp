@@ -17,10 +17,12 @@
 #include <utility>
 #include <vector>
 
+#include "bitcube/compare/diff.hpp"
 #include "bitcube/expected.hpp"
 #include "bitcube/numeric/format.hpp"
 #include "bitcube/numeric/rounding.hpp"
 #include "bitcube/parallel.hpp"
+#include "bitcube/quantize/tensor.hpp"
 
 namespace bitcube::python {
 
@@ -88,6 +90,16 @@ const typename Table::value_type& look_up(std::string_view argument, std::string
 const Format& format_named(std::string_view argument, std::string_view name);
 std::optional<Rounding> rounding_named(const std::optional<std::string>& name);
 
+/// The choices of a quantisation, of which each format takes some.
+QuantizeOptions quantize_options(std::string_view format, const std::optional<std::string>& profile,
+                                 const std::optional<std::string>& scale, const std::optional<std::string>& rounding,
+                                 bool tensor_scale);
+
+/// HiF4X2 is neither a source nor a destination of TCVT; its lanes are those of E1M2X2.
+inline const Format& lane_format(const Format& f) noexcept {
+  return f.type == DataType::hif4x2 ? format_of(DataType::e1m2x2) : f;
+}
+
 /// The bytes of a C-contiguous array.
 std::span<const std::byte> bytes_of(const py::array& array);
 /// Its 32-bit or 64-bit words.
@@ -107,11 +119,15 @@ std::span<Byte> writable(py::array& array) {
 /// Objects of this class come from functions. Without this the class could be called without a constructor, or its
 /// __new__ alone, and pybind11 would make an object of bytes that nobody set.
 void only_from_functions(const py::handle& type);
+/// The text and the JSON of a comparison.
+py::tuple run_diff(const DiffInputs& inputs, const py::dict& settings);
 
 void add_tables(py::module_& module);
 void add_convert(py::module_& module);
+void add_explain(py::module_& module);
 void add_tensor(py::module_& module);
 void add_product(py::module_& module);
+void add_diff(py::module_& module);
 void add_machine(py::module_& module);
 
 }  // namespace bitcube::python

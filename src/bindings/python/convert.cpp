@@ -13,11 +13,6 @@
 namespace bitcube::python {
 namespace {
 
-/// HiF4X2 is neither a source nor a destination of TCVT; its lanes are those of E1M2X2.
-const Format& lane_format(const Format& f) noexcept {
-  return f.type == DataType::hif4x2 ? format_of(DataType::e1m2x2) : f;
-}
-
 /// convert_array_into() for lanes of 4 bits, each in a word of its own, which the library has for one lane. Whoever
 /// calls has checked that nothing but a sign is above a lane.
 Flags convert_lanes(std::span<const std::byte> in, const Format& from, const Format& to, std::span<std::byte> out,

@@ -5,9 +5,11 @@
 #include <cstring>
 
 #include "bindings.hpp"
+#include "bitcube/compare/diff.hpp"
 #include "bitcube/cube/matmul.hpp"
 #include "bitcube/cube/matrix_operand.hpp"
 #include "bitcube/cube/postprocess_matrix.hpp"
+#include "bitcube/explain/matmul.hpp"
 #include "bitcube/io/array.hpp"
 #include "bitcube/numeric/convert.hpp"
 
@@ -106,6 +108,9 @@ class Postprocess {
     value_of(check_postprocess(accumulator, rows, cols, options_));
   }
 
+  /// Refers to this object; RowMaxIn from check() on.
+  const PostprocessOptions& options() const noexcept { return options_; }
+
   /// (d, row_max, group_max, flags) of what `words(execution)` delivers, which runs without the GIL and may fail.
   template <typename Words>
   py::tuple run(const Format& accumulator, std::size_t rows, std::size_t cols, unsigned threads, const Words& words) {
@@ -138,6 +143,8 @@ class Postprocess {
     if (packed_) d = pack(d, to, rows, cols);
     return py::make_tuple(std::move(d), std::move(row_max), std::move(group_max), static_cast<unsigned>(flags));
   }
+
+  const PostprocessOptions& options() const noexcept { return options_; }
 
   /// C, a bias or RowMaxIn: words of the accumulator type in one of these shapes.
   static void check_accumulators(std::string_view argument, const py::array& array, const Format& accumulator,
@@ -288,34 +295,84 @@ Operand operand_of(Side side, const py::object& object) {
   return operand;
 }
 
+/// A product with its post-process, checked.
+struct ProductArguments {
+  MatmulOptions options;
+  Operand a;
+  Operand b;
+  ProductKind kind;
+  Postprocess finish;
+
+  ProductArguments(const py::object& a_side, const py::object& b_side, const py::object& c, const py::object& bias,
+                   std::string_view accumulate, const py::dict& post)
+      : finish(post) {
+    options.profile = &look_up("accumulate", accumulate, accumulation_profiles, find_accumulation_profile);
+    a = operand_of(Side::a, a_side);
+    b = operand_of(Side::b, b_side);
+    kind = value_of(product_kind(a, b));
+    if (!c.is_none()) {
+      const auto array = c.cast<py::array>();
+      Postprocess::check_accumulators("c", array, *kind.accumulator, {{a.lines, b.lines}});
+      options.c = words_of<std::uint32_t>(array);
+    }
+    if (!bias.is_none()) {
+      const auto array = bias.cast<py::array>();
+      Postprocess::check_accumulators("bias", array, *kind.accumulator, {{b.lines}, {1, b.lines}});
+      options.bias = words_of<std::uint32_t>(array);
+    }
+    finish.check(*kind.accumulator, a.lines, b.lines);
+  }
+};
+
 py::tuple matmul_operands(const py::object& a_side, const py::object& b_side, const py::object& c,
                           const py::object& bias, std::string_view accumulate, const py::dict& post, unsigned threads) {
-  MatmulOptions options;
-  options.profile = &look_up("accumulate", accumulate, accumulation_profiles, find_accumulation_profile);
+  ProductArguments p(a_side, b_side, c, bias, accumulate, post);
+  return p.finish.run(*p.kind.accumulator, p.a.lines, p.b.lines, threads,
+                      [&](const Execution& execution) -> Expected<Buffer<std::uint32_t>> {
+                        p.options.execution = execution;
+                        auto accumulators = matmul(p.a, p.b, p.options);
+                        if (!accumulators) return accumulators.error();
+                        return std::move(accumulators->words);
+                      });
+}
+
+/// Text and JSON of an explanation, which is made without the GIL.
+template <typename Explain>
+std::pair<std::string, std::string> explained(const Explain& explain) {
+  const Document document = value_of(without_gil(explain));
+  return {text_of(document), json_of(document, -1)};
+}
+
+std::pair<std::string, std::string> explain_operands(const py::object& a_side, const py::object& b_side,
+                                                     const py::object& c, const py::object& bias,
+                                                     std::string_view accumulate, const py::dict& post, std::size_t row,
+                                                     std::size_t col, bool steps) {
+  const ProductArguments p(a_side, b_side, c, bias, accumulate, post);
+  return explained([&] { return explain_matmul(p.a, p.b, row, col, p.options, p.finish.options(), steps); });
+}
+
+std::pair<std::string, std::string> explain_words(const py::array& words, std::string_view accumulator,
+                                                  const py::dict& post, std::size_t row, std::size_t col) {
+  const Format& format = format_named("acc", accumulator);
+  Accumulators accumulators{
+      &format, static_cast<std::size_t>(words.shape(0)), static_cast<std::size_t>(words.shape(1)), {}};
   Postprocess finish(post);
-  const Operand a = operand_of(Side::a, a_side);
-  const Operand b = operand_of(Side::b, b_side);
-  const ProductKind kind = value_of(product_kind(a, b));
-  const std::size_t rows = a.lines;
-  const std::size_t cols = b.lines;
-  if (!c.is_none()) {
-    const auto array = c.cast<py::array>();
-    Postprocess::check_accumulators("c", array, *kind.accumulator, {{rows, cols}});
-    options.c = words_of<std::uint32_t>(array);
-  }
-  if (!bias.is_none()) {
-    const auto array = bias.cast<py::array>();
-    Postprocess::check_accumulators("bias", array, *kind.accumulator, {{cols}, {1, cols}});
-    options.bias = words_of<std::uint32_t>(array);
-  }
-  finish.check(*kind.accumulator, rows, cols);
-  return finish.run(*kind.accumulator, rows, cols, threads,
-                    [&](const Execution& execution) -> Expected<Buffer<std::uint32_t>> {
-                      options.execution = execution;
-                      auto accumulators = matmul(a, b, options);
-                      if (!accumulators) return accumulators.error();
-                      return std::move(accumulators->words);
-                    });
+  finish.check(format, accumulators.rows, accumulators.cols);
+  const auto span = words_of<std::uint32_t>(words);
+  accumulators.words.assign(span.begin(), span.end());
+  return explained([&] { return explain_postprocess(accumulators, row, col, finish.options()); });
+}
+
+py::tuple diff_products(const py::array& golden, const py::array& dut, const py::object& a_side,
+                        const py::object& b_side, const py::object& c, const py::object& bias,
+                        std::string_view accumulate, const py::dict& post, const py::dict& settings) {
+  const ProductArguments p(a_side, b_side, c, bias, accumulate, post);
+  DiffInputs inputs;
+  const Format& to = destination_format(*p.finish.options().mode, *p.kind.accumulator);
+  inputs.parts.push_back(
+      {"result", PartRole::result, &to, shape_of(golden), false, bytes_of(golden), bytes_of(dut), 0});
+  inputs.product = ProductInputs{p.a, p.b, p.options, p.finish.options()};
+  return run_diff(inputs, settings);
 }
 
 py::tuple postprocess_words(const py::array& words, std::string_view accumulator, const py::dict& post,
@@ -335,8 +392,14 @@ py::tuple postprocess_words(const py::array& words, std::string_view accumulator
 void add_product(py::module_& module) {
   module.def("matmul", matmul_operands, py::arg("a"), py::arg("b"), py::arg("c"), py::arg("bias"),
              py::arg("accumulate"), py::arg("post"), py::arg("threads"));
+  module.def("diff_products", diff_products, py::arg("golden"), py::arg("dut"), py::arg("a"), py::arg("b"),
+             py::arg("c"), py::arg("bias"), py::arg("accumulate"), py::arg("post"), py::arg("settings"));
   module.def("postprocess", postprocess_words, py::arg("words"), py::arg("accumulator"), py::arg("post"),
              py::arg("threads"));
+  module.def("explain_matmul", explain_operands, py::arg("a"), py::arg("b"), py::arg("c"), py::arg("bias"),
+             py::arg("accumulate"), py::arg("post"), py::arg("row"), py::arg("col"), py::arg("steps"));
+  module.def("explain_postprocess", explain_words, py::arg("words"), py::arg("accumulator"), py::arg("post"),
+             py::arg("row"), py::arg("col"));
 }
 
 }  // namespace bitcube::python

@@ -6,12 +6,10 @@
 #include "bitcube/quantize/tensor.hpp"
 
 namespace bitcube::python {
-namespace {
 
-QuantizedTensor quantize_words(const py::array& words, std::string_view source, std::size_t axis,
-                               std::string_view format, const std::optional<std::string>& profile,
-                               const std::optional<std::string>& scale, const std::optional<std::string>& rounding,
-                               bool tensor_scale, unsigned threads) {
+QuantizeOptions quantize_options(std::string_view format, const std::optional<std::string>& profile,
+                                 const std::optional<std::string>& scale, const std::optional<std::string>& rounding,
+                                 bool tensor_scale) {
   QuantizeOptions options;
   const BlockFormat& f = look_up("format", format, block_formats, find_block_format);
   options.format = &f;
@@ -30,6 +28,16 @@ QuantizedTensor quantize_words(const py::array& words, std::string_view source, 
   options.tensor_scale = tensor_scale;
   if (rounding && f.is_hif4()) throw py::value_error("rounding: the rounding of hif4 belongs to its profile");
   options.rounding = rounding_named(rounding).value_or(Rounding::rne);
+  return options;
+}
+
+namespace {
+
+QuantizedTensor quantize_words(const py::array& words, std::string_view source, std::size_t axis,
+                               std::string_view format, const std::optional<std::string>& profile,
+                               const std::optional<std::string>& scale, const std::optional<std::string>& rounding,
+                               bool tensor_scale, unsigned threads) {
+  QuantizeOptions options = quantize_options(format, profile, scale, rounding, tensor_scale);
   Interruptible call(threads);
   options.execution = call.execution();
   const Format& from = format_named("from_", source);
