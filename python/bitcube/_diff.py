@@ -127,17 +127,20 @@ def diff(golden: Any, dut: Any, format: Optional[str] = None, *, shape: Optional
             raise ValueError("golden is quantised: source says what it was made from")
         original = None if source is None else typed(source, "source", optional_text(source_type, "source_type"),
                                                        "source_type")
+        if original is not None and original[0].shape != tuple(golden.shape):
+            raise ValueError(f"source: shape {original[0].shape}, but golden has {tuple(golden.shape)}")
         return _difference(_bitcube.diff_tensors(golden._tensor, dut._tensor, original, settings))
     if source is not None:
         raise ValueError("source: golden is an array; only tensors of quantize() are made from one")
 
+    lanes = None if shape is None else _shape(shape)
     golden_words, right, wrong = *words(golden, "golden"), words(dut, "dut")
     if wrong[1] != right or wrong[0].shape != golden_words.shape:
         raise ValueError(f"dut: {wrong[1]} of shape {wrong[0].shape}, but golden is {right} of shape "
                          f"{golden_words.shape}")
     if product:
         if a is None or b is None:
-            raise ValueError("a product needs both a and b")
+            raise ValueError(f"{'a' if a is None else 'b'}: a product needs both a and b")
         post = post_arguments("pre_quant", pre_quant, scale, offset, shift, quant_params, relu, relu_param, rounding,
                               saturate, profile, False, None, None, False, False)
         return _difference(
@@ -151,17 +154,25 @@ def diff(golden: Any, dut: Any, format: Optional[str] = None, *, shape: Optional
     conversion = None
     if from_array is not None:
         array, origin = typed(from_array, "from_array", optional_text(from_, "from_"))
+        if array.shape != (golden_words.shape if lanes is None else lanes):
+            raise ValueError(f"from_array: shape {array.shape}, but golden has "
+                             f"{golden_words.shape if lanes is None else lanes}")
         conversion = (array, origin, optional_text(rounding, "rounding"), switch(saturate, "saturate"),
                       text(profile, "profile"))
-    lanes = None if shape is None else [count(extent, "shape", 1 << 62) for extent in shape]
     return _difference(_bitcube.diff(golden_words, wrong[0], name, lanes, conversion, settings))
+
+
+def _shape(shape: Any) -> Tuple[int, ...]:
+    if not isinstance(shape, (tuple, list)):
+        raise TypeError(f"shape: a tuple of ints, not {type(shape).__name__}")
+    return tuple(count(extent, "shape", 1 << 62) for extent in shape)
 
 
 def _tolerance(value: Any, argument: str) -> Optional[float]:
     if value is None:
         return None
     if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
-        if not 0 <= value < float("inf"):
+        if not 0 <= value <= np.finfo(np.float64).max:
             raise ValueError(f"{argument}: {value!r}; a tolerance is a finite number from 0")
         return float(value)
     raise TypeError(f"{argument}: a number, not {type(value).__name__}")

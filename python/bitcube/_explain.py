@@ -103,7 +103,10 @@ def _convert(x: Any, *, to: str, rounding: Optional[str] = None, saturate: bool 
     if isinstance(x, str):
         if from_ is not None:
             raise TypeError("from_: a str is an exact number, which has no format")
-        return _bitcube.explain_convert(None, "", text(x, "x"), *options)
+        try:
+            return _bitcube.explain_convert(None, "", text(x, "x"), *options)
+        except ValueError as fault:
+            raise ValueError(f"x: {fault}") from None
     array, source = typed(x, "x", optional_text(from_, "from_"))
     if array.size != 1:
         raise ValueError(f"x: one element is explained, not {array.size}; choose one, as in x[3, 129]")

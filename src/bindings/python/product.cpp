@@ -144,8 +144,6 @@ class Postprocess {
     return py::make_tuple(std::move(d), std::move(row_max), std::move(group_max), static_cast<unsigned>(flags));
   }
 
-  const PostprocessOptions& options() const noexcept { return options_; }
-
   /// C, a bias or RowMaxIn: words of the accumulator type in one of these shapes.
   static void check_accumulators(std::string_view argument, const py::array& array, const Format& accumulator,
                                  const std::vector<std::vector<uint64>>& shapes) {
