@@ -13,6 +13,8 @@
 
 #include "bitcube/quantize/convert_array.hpp"
 #include "bitcube/stream/convert.hpp"
+#include "bitcube/stream/inspect.hpp"
+#include "bitcube/stream/parts.hpp"
 #include "stream/files.hpp"
 
 namespace bitcube {
@@ -407,6 +409,8 @@ TEST(StreamQuantize, AnInputThatChangesIsAnError) {
   ASSERT_TRUE(succeeds(save_packed(dir / "w", "w", *tensor)));
   const auto reader = PackedReader::open(dir / "w");
   ASSERT_TRUE(succeeds(reader));
+  const auto files = stream::TensorFiles::open(dir / "x.npy");
+  ASSERT_TRUE(succeeds(files));
   std::this_thread::sleep_for(std::chrono::milliseconds(20));  // a tick of the clock for times of files
   for (const std::string name : {"x.npy", "w"}) {
     std::fstream change(dir / name, std::ios::in | std::ios::out | std::ios::binary);
@@ -423,6 +427,9 @@ TEST(StreamQuantize, AnInputThatChangesIsAnError) {
     EXPECT_TRUE(fails_with(stream::dequantize(*reader, fp32, Rounding::rne, *file), changed("w")));
     EXPECT_TRUE(fails_with(stream::convert(array, fp32, bf16, {}, *file), changed("x.npy")));
   }
+  EXPECT_TRUE(fails_with(stream::compare(*files, *files), changed("x.npy")));
+  const auto ignore = [](const stream::Part&) { return Expected<void>(); };
+  EXPECT_TRUE(fails_with(stream::quantize_parts(*files, 0, 1, {}, ignore), changed("x.npy")));
   EXPECT_EQ(dir.names().count("y"), 0U);
 }
 
