@@ -288,7 +288,7 @@ class Tried:
 def spread(count, limit):
     if limit is None or count <= limit:
         return list(range(1, count + 1))
-    return sorted({1 + round(i * (count - 1) / (limit - 1)) for i in range(limit)})
+    return sorted({1 + round(i * (count - 1) / max(limit - 1, 1)) for i in range(limit)})
 
 
 def main():
