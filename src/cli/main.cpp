@@ -175,7 +175,7 @@ int main(int argc, char** argv) {
   } catch (const std::exception& problem) {
     console.error(problem.what());
   }
-  // A work that was complete before the signal could stop it stays what it is.
-  if (code != static_cast<int>(bitcube::cli::Exit::success)) bitcube::cli::end_by_signal();
+  // A work that was complete before the signal could stop it, with differences or without, stays what it is.
+  if (code == static_cast<int>(bitcube::cli::Exit::error)) bitcube::cli::end_by_signal();
   return code;
 }
