@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <new>
 
 #include "bitcube/version.hpp"
 #include "commands.hpp"
+#include "interrupt.hpp"
 
 namespace bitcube::cli {
 namespace {
@@ -130,7 +132,29 @@ int run(std::vector<std::string> arguments, const Console& console) {
   return result ? code(*result) : fail(result.error().message);
 }
 
+const Console* terminal = nullptr;  // of end_without_memory()
+
+/// Destructors of the JSON library allocate, and are noexcept: without memory they end the program. It ends in the same
+/// way as others without memory do; what else is not caught is a defect and aborts.
+void end_without_memory() {
+  try {
+    std::rethrow_exception(std::current_exception());
+  } catch (const std::bad_alloc&) {
+    const auto lock = abandon_outputs();
+    terminal->error("not enough memory");
+    ::_exit(code(Exit::error));
+  } catch (...) {
+    std::abort();
+  }
+}
+
 }  // namespace
+
+static void install_terminate(const Console& console) {
+  terminal = &console;
+  std::set_terminate(end_without_memory);
+}
+
 }  // namespace bitcube::cli
 
 int main(int argc, char** argv) {
@@ -140,13 +164,18 @@ int main(int argc, char** argv) {
   (void)std::signal(SIGXFSZ, SIG_IGN);  // so is a file beyond the limit of its size
   bool json = false;
   for (int i = 1; i < argc; ++i) json = json || std::string_view(argv[i]) == "--json";
-  const Console console(json);
+  static const Console console(json);  // the thread that waits for signals has it until the very end
+  int code = static_cast<int>(bitcube::cli::Exit::error);
   try {
-    return bitcube::cli::run({argv + std::min(argc, 1), argv + argc}, console);
+    bitcube::cli::install_terminate(console);
+    bitcube::cli::watch_signals(console);
+    code = bitcube::cli::run({argv + std::min(argc, 1), argv + argc}, console);
   } catch (const std::bad_alloc&) {
     console.error("not enough memory");
   } catch (const std::exception& problem) {
     console.error(problem.what());
   }
-  return static_cast<int>(bitcube::cli::Exit::error);
+  // A work that was complete before the signal could stop it, with differences or without, stays what it is.
+  if (code == static_cast<int>(bitcube::cli::Exit::error)) bitcube::cli::end_by_signal();
+  return code;
 }

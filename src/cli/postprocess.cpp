@@ -23,7 +23,7 @@ Expected<Exit> run(const Options& options, const Console& console) {
   if (!finish) return finish.error();
   const Stopwatch clock;
   ProgressBar bar("postprocess");
-  if (auto done = finish->run(*accumulators, {.threads = options.threads, .progress = bar.callback()}); !done) {
+  if (auto done = finish->run(*accumulators, execution_of(options.threads, bar.callback())); !done) {
     return done.error();
   }
   const double seconds = clock.seconds();
@@ -47,7 +47,7 @@ void add_postprocess(CLI::App& root, const Console& console, Action& action) {
   command.add_option("-o,--output", options->output, "D as a .npy array; without it the result is only described")
       ->type_name("D.npy");
   options->postprocess.add_to(command);
-  add_threads(command, options->threads);
+  add_limits(command, options->threads);
   add_json(command);
   add_examples(command,
                "  bitcube postprocess ACC.npy --pre-quant REQ8 --scale 0.05 --offset -3 --sat -o D.npy\n"

@@ -67,6 +67,7 @@ struct CheckpointQuantizer::Impl {
   std::vector<Shard> shards;
   std::string digest;
   // Of a run:
+  std::vector<fs::path> new_directories;  // the outer first
   std::optional<WorkDirectory> work;
   std::vector<fs::path> targets;  // of the shards, then that of the index
 
@@ -75,6 +76,7 @@ struct CheckpointQuantizer::Impl {
                             Sha256& sum);
   Expected<void> find_targets(const fs::path& output);
   Expected<void> open_work();
+  Error give_up(const Error& error, bool keep);
   Expected<std::map<std::size_t, Finished>> take_over();
   Expected<void> run_shard(std::size_t number, std::map<std::size_t, Finished>& done, Steps& steps, std::size_t window);
   Expected<void> check_finished(std::size_t shard, std::map<std::size_t, Finished>& done);
@@ -207,7 +209,9 @@ Expected<void> CheckpointQuantizer::Impl::plan_shard(const CheckpointFile& file,
   for (std::size_t i = 0; i < shard.count; ++i) tensors[shard.first + i].bytes = shard.plan.places[i].bytes();
   sum.add(fmt::format("{} {} {} {} {}\n", quote_text(file.name), stamp->size, stamp->inode, stamp->modified,
                       stamp->changed));
-  const auto header = sha256(source.header());
+  const auto header_bytes = source.header();
+  if (!header_bytes) return header_bytes.error();
+  const auto header = sha256(*header_bytes);
   if (!header) return header.error();
   sum.add(*header);
   sum.add(shard.plan.header);
@@ -217,6 +221,7 @@ Expected<void> CheckpointQuantizer::Impl::plan_shard(const CheckpointFile& file,
 
 Expected<void> CheckpointQuantizer::Impl::find_targets(const fs::path& output) {
   targets.clear();
+  new_directories.clear();
   if (!index) {
     auto target = output_target(output);
     if (!target) return target.error();
@@ -229,6 +234,12 @@ Expected<void> CheckpointQuantizer::Impl::find_targets(const fs::path& output) {
     names.push_back(path.filename().string());
     for (const std::string& name : names) {
       const fs::path file = output / name;
+      std::vector<fs::path> missing;
+      for (fs::path parent = file.parent_path(); !parent.empty() && !fs::exists(parent, code);) {
+        missing.push_back(parent);
+        parent = parent.parent_path();
+      }
+      new_directories.insert(new_directories.end(), missing.rbegin(), missing.rend());
       fs::create_directories(file.parent_path(), code);
       if (code) return Error{fmt::format("{}: {}", file.parent_path().string(), code.message())};
       auto target = output_target(file);
@@ -257,6 +268,20 @@ Expected<void> CheckpointQuantizer::Impl::open_work() {
   if (!opened) return opened.error();
   work.emplace(std::move(*opened));
   return {};
+}
+
+/// The end of a run that failed: what is finished is kept, or nothing is left behind.
+Error CheckpointQuantizer::Impl::give_up(const Error& error, bool keep) {
+  if (keep && work) {
+    return Error{fmt::format("{}; what is finished is kept in {}, and the next run goes on from there", error.message,
+                             work->path().string())};
+  }
+  if (work) (void)work->remove();  // the error is the first one
+  work.reset();
+  std::error_code ignored;
+  for (auto directory = new_directories.rbegin(); directory != new_directories.rend(); ++directory)
+    fs::remove(*directory, ignored);
+  return error;
 }
 
 /// What an earlier run has done, and a journal in which that is.
@@ -345,6 +370,7 @@ Expected<void> CheckpointQuantizer::Impl::copy_tensor(std::size_t shard, std::si
   Fingerprints fingerprints;
   std::vector<std::byte> piece(std::min(kCopyAtOnce, t.size()));
   for (std::uint64_t offset = 0; offset < t.size(); offset += piece.size()) {
+    throw_if_cancelled(options.quantize.execution);
     const std::span some = std::span(piece).first(std::min<std::uint64_t>(piece.size(), t.size() - offset));
     if (auto read = source.read(t, offset, some); !read) return read;
     fingerprints.first.add(some);
@@ -362,6 +388,7 @@ Expected<void> CheckpointQuantizer::Impl::check_finished(std::size_t shard, std:
   std::vector<std::size_t> different;
   const auto add = [&](std::uint64_t begin, std::uint64_t size, Fingerprint& fingerprint) -> Expected<void> {
     for (std::uint64_t offset = 0; offset < size; offset += piece.size()) {
+      throw_if_cancelled(options.quantize.execution);
       piece.resize(std::min(kCopyAtOnce, size - offset));
       if (auto read = work->read_at(shard, begin + offset, piece); !read) return read;
       fingerprint.add(piece);
@@ -473,26 +500,23 @@ bool CheckpointQuantizer::is_sharded() const noexcept {
 Expected<std::vector<CheckpointResult>> CheckpointQuantizer::run(const fs::path& output, std::size_t window) {
   Impl& impl = *impl_;
   return guarded("quantise", [&]() -> Expected<std::vector<CheckpointResult>> {
-    if (auto found = impl.find_targets(output); !found) return found.error();
-    if (auto opened = impl.open_work(); !opened) return opened.error();
-    auto done = impl.take_over();
-    if (!done) return done.error();
-
-    uint64 total = 0;
-    for (std::size_t i = 0; i < impl.tensors.size(); ++i) total += impl.steps_of(i);
-    Steps steps(impl.options.quantize.execution, total);
-    const std::string directory = impl.targets.back().string() + ".partial";
-    for (std::size_t i = 0; i < impl.shards.size(); ++i) {
-      if (auto ran = impl.run_shard(i, *done, steps, window); !ran) {
-        if (!impl.work) return ran.error();
-        if (!done->empty()) {
-          return Error{fmt::format("{}; what is finished is kept in {}, and the next run goes on from there",
-                                   ran.error().message, directory)};
-        }
-        (void)impl.work->remove();  // the error is the first one
-        return ran.error();
+    if (auto found = impl.find_targets(output); !found) return impl.give_up(found.error(), false);
+    if (auto opened = impl.open_work(); !opened) return impl.give_up(opened.error(), false);
+    const bool begun_before = !impl.work->journal().empty();
+    std::optional<std::map<std::size_t, Finished>> done;
+    const auto ran = guarded("quantise", [&]() -> Expected<void> {
+      auto before = impl.take_over();
+      if (!before) return before.error();
+      done = std::move(*before);
+      uint64 total = 0;
+      for (std::size_t i = 0; i < impl.tensors.size(); ++i) total += impl.steps_of(i);
+      Steps steps(impl.options.quantize.execution, total);
+      for (std::size_t i = 0; i < impl.shards.size(); ++i) {
+        if (auto shard = impl.run_shard(i, *done, steps, window); !shard) return shard;
       }
-    }
+      return {};
+    });
+    if (!ran) return impl.give_up(ran.error(), done ? !done->empty() : begun_before);
     std::vector<CheckpointResult> results;
     for (auto& [tensor, finished] : *done) results.push_back(finished.result);  // all, and in order
     return results;
@@ -501,7 +525,7 @@ Expected<std::vector<CheckpointResult>> CheckpointQuantizer::run(const fs::path&
 
 Expected<void> CheckpointQuantizer::commit() {
   Impl& impl = *impl_;
-  return guarded("quantise", [&]() -> Expected<void> {
+  const auto done = guarded("quantise", [&]() -> Expected<void> {
     if (impl.index) {
       ShardIndex next{.metadata = impl.index->metadata, .weights = {}};
       std::uint64_t total = 0;
@@ -527,6 +551,7 @@ Expected<void> CheckpointQuantizer::commit() {
     impl.work.reset();
     return removed;
   });
+  return done ? done : impl.give_up(done.error(), impl.work.has_value());
 }
 
 }  // namespace bitcube::stream
