@@ -100,11 +100,6 @@ Expected<Json> state_json(const State& s) {
       const std::string name = isa::tile_name(static_cast<int>(n));
       auto tile = tile_json(*s.pe[p].local[n], false, fmt::format("PE{} {}", p, name));
       if (!tile) return tile;
-      const std::uint8_t owners = s.pe[p].local[n]->descriptor().allocation_mask;
-      if ((owners & machine::pe_bit(p)) == 0) {
-        return Error{fmt::format("PE{} {}: the mask {} leaves out the PE that holds the Tile, so it cannot be saved", p,
-                                 name, mask_text(owners))};
-      }
       pe["tiles"][name] = std::move(*tile);
     }
     json["pe"].push_back(std::move(pe));
@@ -547,10 +542,7 @@ State read(const Json& json, std::optional<Error>& error) {
         value.fail("no Local Tile of this name");
         return;
       }
-      auto& local = s.pe[p].local[static_cast<std::size_t>(*tile)] = read_tile(value, false);
-      if (local != nullptr && (local->descriptor().allocation_mask & machine::pe_bit(static_cast<unsigned>(p))) == 0) {
-        value["mask"].fail(fmt::format("expected a mask that names PE{}, which holds the Tile", p));
-      }
+      s.pe[p].local[static_cast<std::size_t>(*tile)] = read_tile(value, false);
     });
     if (pe.ok() && s.local_pool(static_cast<unsigned>(p)) > machine::pool_bytes) {
       pe["tiles"].fail(fmt::format("the Tiles take more than the pool of {} bytes", machine::pool_bytes));
