@@ -332,7 +332,8 @@ std::string report_text(const Data& data, std::span<const Result> results, std::
 }
 
 Json report_json(const Data& data, std::span<const Result> results, std::string_view digest) {
-  Json json;
+  Json json = Json::object();
+  json["accuracy"] = Json::object();
   for (std::size_t v = 0; v < variants.size(); ++v) json["accuracy"][variants[v].key] = accuracy(data, results[v]);
   json["images"] = data.count;
   json["layers"] = Json::array();

@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "bitcube/io/directory.hpp"
+
 namespace bitcube {
 namespace {
 
@@ -118,16 +120,7 @@ struct WorkDirectory::Impl {
     return fd;
   }
 
-  /// The names in the directory.
-  Expected<std::vector<std::string>> names() const {
-    std::vector<std::string> out;
-    std::error_code code;
-    for (fs::directory_iterator it(path, code), end; !code && it != end; it.increment(code)) {
-      out.push_back(it->path().filename().string());
-    }
-    if (code) return system_error(path, code.value());
-    return out;
-  }
+  Expected<std::vector<std::string>> names() const { return directory_names(path); }
 
   Expected<void> remove_files() {
     close_files();
