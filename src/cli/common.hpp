@@ -47,6 +47,8 @@ class Console {
 
   bool json() const noexcept { return json_; }
   void error(std::string_view text) const noexcept { message("error", text); }
+  /// The error where not even its text can be put together: allocates nothing.
+  void out_of_memory() const noexcept;
   void warning(std::string_view text) const noexcept { message("warning", text); }
   void note(std::string_view text) const noexcept { message("note", text); }
 
