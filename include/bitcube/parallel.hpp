@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <functional>
 
+#include "bitcube/team.hpp"
+
 namespace bitcube {
 
 /// Called from any thread with the work done and the whole work, in the same unit; calls may come out of order.
@@ -14,7 +16,13 @@ struct Execution {
   unsigned threads = 0;    // 0: all cores
   Progress progress{};     // may be empty
   bool reference = false;  // the scalar definitions instead of the SIMD kernels
+  Team* team = nullptr;    // with which processes, for functions that say so; nullptr: alone
 };
+
+/// The team of an execution.
+inline Team& team_of(const Execution& execution) noexcept {
+  return execution.team != nullptr ? *execution.team : solo_team();
+}
 
 /// Threads that parallel_for() uses: at least 1, at most one per core.
 unsigned thread_count(const Execution& execution) noexcept;

@@ -192,7 +192,7 @@ Expected<Exit> quantize_checkpoint(const QuantizeArguments& arguments, const Con
   const auto source_type = resolve_source_type(arguments);
   if (!source_type) return source_type.error();
   ProgressBar bar("quantize");
-  quantize->execution = {.threads = arguments.threads, .progress = bar.callback()};
+  quantize->execution = {.threads = arguments.threads, .progress = bar.callback(), .team = &console.team()};
   stream::CheckpointOptions options{.quantize = *quantize,
                                     .axis = arguments.axis,
                                     .source_type = *source_type,

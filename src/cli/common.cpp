@@ -59,6 +59,7 @@ bool starts_with_ignoring_case(std::string_view text, std::string_view start) {
 }  // namespace
 
 Expected<void> Console::print(std::string_view text) const {
+  if (!team_.leads()) return {};
   if (const int code = write_all(STDOUT_FILENO, text); code != 0) {
     return Error{fmt::format("standard output: {}", std::generic_category().message(code))};
   }
@@ -71,7 +72,9 @@ Expected<void> Console::print_json(const Json& json) const {
 
 void Console::message(std::string_view kind, std::string_view text) const {
   // Where standard error fails as well, nothing is left that could be told.
-  (void)write_all(STDERR_FILENO, json_ ? dump(Json{{kind, text}}, -1) : fmt::format("bitcube: {}: {}\n", kind, text));
+  if (!team_.leads()) return;
+  (void)write_all(STDERR_FILENO,
+                  json_ ? dump(Json{{kind, text}}, -1) : fmt::format("{}: {}: {}\n", program_, kind, text));
 }
 
 void add_json(CLI::App& command) {
@@ -204,7 +207,8 @@ void note_bf16(const Console& console, const Format& format) {
   if (format.type == DataType::bf16) console.note("NumPy has no bfloat16; the array is uint16 with the BF16 bits");
 }
 
-Expected<OutputFile> create_output(const std::string& path, std::span<const std::string> inputs) {
+Expected<OutputFile> create_output(const std::string& path, std::span<const std::string> inputs, const Team& team) {
+  if (!team.leads()) return OutputFile::create("/dev/null");
   if (auto ok = check_output(path, inputs); !ok) return ok.error();
   return OutputFile::create(path);
 }

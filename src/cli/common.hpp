@@ -43,9 +43,12 @@ using Action = std::function<Expected<Exit>()>;
 /// Where messages and results go. With --json each message is an object on a line of its own, such as {"error": "…"}.
 class Console {
  public:
-  explicit Console(bool json) noexcept : json_(json) {}
+  explicit Console(bool json, Team& team = solo_team(), std::string_view program = "bitcube") noexcept
+      : json_(json), team_(team), program_(program) {}
 
   bool json() const noexcept { return json_; }
+  /// The processes that do this command together. The console of all but rank 0 is silent.
+  Team& team() const noexcept { return team_; }
   void error(std::string_view text) const { message("error", text); }
   void warning(std::string_view text) const { message("warning", text); }
   void note(std::string_view text) const { message("note", text); }
@@ -58,11 +61,13 @@ class Console {
   void message(std::string_view kind, std::string_view text) const;
 
   bool json_;
+  Team& team_;
+  std::string_view program_;
 };
 
 // ---- Options
 
-/// --json, which main() has seen already.
+/// --json, which run_program() has seen already.
 void add_json(CLI::App& command);
 void add_threads(CLI::App& command, unsigned& threads);
 /// A check of options that count: CLI11 would take -1 for a very large number.
@@ -122,8 +127,9 @@ Json number_json(double number);
 Expected<void> check_output(const std::string& path, std::span<const std::string> inputs);
 /// Says where the bits of BF16 are, if the array that is written has them.
 void note_bf16(const Console& console, const Format& format);
-/// Starts an output file that passes check_output().
-Expected<OutputFile> create_output(const std::string& path, std::span<const std::string> inputs);
+/// Starts an output file that passes check_output(). Of a team only rank 0 has one; what others write is lost.
+Expected<OutputFile> create_output(const std::string& path, std::span<const std::string> inputs,
+                                   const Team& team = solo_team());
 
 // ---- Time
 

@@ -144,7 +144,7 @@ struct CoverageFile {
     CoverageFile out;
     out.json = console.json() || options.coverage.ends_with(".json");
     if (options.coverage.empty() || options.coverage == "-") return out;
-    auto file = create_output(options.coverage, {});
+    auto file = create_output(options.coverage, {}, console.team());
     if (!file) return file.error();
     out.file = std::move(*file);
     return out;
@@ -199,7 +199,7 @@ Expected<Exit> run_bundles(const BundleArguments& o, const Console& console) {
   if (!generator) return as_option(generator.error());
   std::vector<OutputFile> files;
   for (const std::string_view suffix : (*format)->suffixes) {
-    auto file = create_output(o.output + std::string(suffix), {});
+    auto file = create_output(o.output + std::string(suffix), {}, console.team());
     if (!file) return file.error();
     files.push_back(std::move(*file));
   }
@@ -210,7 +210,7 @@ Expected<Exit> run_bundles(const BundleArguments& o, const Console& console) {
     ProgressBar bar("gen");
     return stimulus::write_bundles(
         *generator, (*format)->format,
-        {.first = o.first, .count = o.count, .execution = {.threads = o.threads, .progress = bar.callback()}},
+        {.first = o.first, .count = o.count, .execution = {.threads = o.threads, .progress = bar.callback(), .team = &console.team()}},
         [&](std::size_t file, std::string_view text) { return files[file].append(text); });
   }();
   if (!covered) return covered.error();
@@ -267,7 +267,7 @@ template <typename Write>
 Expected<Exit> run_elements(const ElementArguments& o, const Console& console, stimulus::ElementOptions& options,
                             const Write& write) {
   std::vector<OutputFile> files;
-  auto file = create_output(o.output, {});
+  auto file = create_output(o.output, {}, console.team());
   if (!file) return file.error();
   files.push_back(std::move(*file));
   auto coverage = CoverageFile::open(o, console);
@@ -276,6 +276,7 @@ Expected<Exit> run_elements(const ElementArguments& o, const Console& console, s
   const Expected<stimulus::ElementReport> report = [&] {
     ProgressBar bar("gen");
     options.execution.progress = bar.callback();
+    options.execution.team = &console.team();
     return write([&](std::string_view text) { return files[0].append(text); });
   }();
   if (!report) return Error{"--" + report.error().message};

@@ -1,7 +1,7 @@
 // bitcube matmul: A * B + C + bias, and the post-process.
 #include <utility>
 
-#include "bitcube/cube/matmul.hpp"
+#include "bitcube/cube/team.hpp"
 #include "commands.hpp"
 #include "postprocess_run.hpp"
 #include "product_arguments.hpp"
@@ -31,10 +31,13 @@ Expected<Exit> run(const Options& options, const Console& console) {
   const Stopwatch clock;
   ProgressBar bar("matmul");
   MatmulOptions product = input->options();
-  product.execution = {.threads = options.threads, .progress = bar.callback()};
-  const auto accumulators = matmul(a.operand(), b.operand(), product);
-  if (!accumulators) return accumulators.error();
-  if (auto done = finish->run(*accumulators, {.threads = options.threads}); !done) return done.error();
+  product.execution = {.threads = options.threads, .progress = bar.callback(), .team = &console.team()};
+  PostprocessOptions then = finish->options();
+  then.execution.threads = options.threads;
+  auto result = matmul_postprocess(a.operand(), b.operand(), product, then);
+  if (!result) return result.error();
+  if (!console.team().leads()) return Exit::success;
+  if (auto done = finish->take(std::move(*result)); !done) return done.error();
   const double seconds = clock.seconds();
 
   Json json{{"m", rows}, {"n", cols}, {"k", a.operand().k}, {"a", a.json()}, {"b", b.json()}};
