@@ -33,6 +33,17 @@ install(FILES ${shell_dir}/bitcube.bash RENAME bitcube
         DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT tools)
 install(FILES ${shell_dir}/_bitcube DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions COMPONENT tools)
 
+if(BITCUBE_MPI)
+  install(TARGETS bitcube_mpi_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT mpi)
+  set(mpi_page ${PROJECT_BINARY_DIR}/bitcube-mpi.1)
+  add_custom_command(OUTPUT ${mpi_page}
+                     COMMAND help2man --no-info --name "bitcube by the ranks of an MPI job" --output ${mpi_page}
+                             $<TARGET_FILE:bitcube_mpi_program>
+                     DEPENDS bitcube_mpi_program VERBATIM)
+  add_custom_target(bitcube_mpi_page ALL DEPENDS ${mpi_page})
+  install(FILES ${mpi_page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT mpi)
+endif()
+
 if(BITCUBE_PYTHON)
   # The package is the same for every Python of a Debian release, whose modules lie here.
   install(DIRECTORY ${PROJECT_BINARY_DIR}/python/bitcube DESTINATION lib/python3/dist-packages COMPONENT python
@@ -62,5 +73,11 @@ if(BITCUBE_PYTHON)
   set(CPACK_DEBIAN_PYTHON_PACKAGE_NAME python3-bitcube)
   set(CPACK_DEBIAN_PYTHON_PACKAGE_DEPENDS "python3, python3-numpy")
   set(CPACK_COMPONENT_PYTHON_DESCRIPTION "Bit-exact model of the PTO CUBE matrix unit: for Python\n The package bitcube for NumPy arrays.")
+endif()
+if(BITCUBE_MPI)
+  list(APPEND CPACK_COMPONENTS_ALL mpi)
+  set(CPACK_DEBIAN_MPI_PACKAGE_NAME bitcube-mpi)
+  set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "openmpi-bin")
+  set(CPACK_COMPONENT_MPI_DESCRIPTION "Bit-exact model of the PTO CUBE matrix unit: for many machines\n The command bitcube-mpi shares quantising, products, conformance checks and stimulus\n among the ranks of an MPI job.")
 endif()
 include(CPack)
