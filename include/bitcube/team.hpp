@@ -10,8 +10,8 @@
 
 namespace bitcube {
 
-/// The ranks 0 to size() - 1. Each calls the same functions with the same arguments in the same order. What rank 0 alone
-/// has to do (write the output, tell the result) is said by each function that takes a team.
+/// The ranks 0 to size() - 1. Each calls the same functions with the same arguments in the same order. What rank 0
+/// alone has to do (write the output, tell the result) is said by each function that takes a team.
 ///
 /// A rank that fails ends the work of all: where they meet next, each gets an Error which names the rank, and stopped()
 /// says so before.

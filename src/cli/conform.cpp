@@ -122,7 +122,8 @@ Json report_json(const ConformReport& report) {
 }
 
 Expected<Exit> run(const Options& options, const Console& console) {
-  verify::ConformOptions how{.first = options.first, .execution = {.threads = options.threads, .team = &console.team()}};
+  verify::ConformOptions how{.first = options.first,
+                             .execution = {.threads = options.threads, .team = &console.team()}};
   if (!options.profile.empty()) {
     const auto profile = look_up("--profile", options.profile, conversion_profiles, find_conversion_profile);
     if (!profile) return profile.error();

@@ -210,7 +210,9 @@ Expected<Exit> run_bundles(const BundleArguments& o, const Console& console) {
     ProgressBar bar("gen");
     return stimulus::write_bundles(
         *generator, (*format)->format,
-        {.first = o.first, .count = o.count, .execution = {.threads = o.threads, .progress = bar.callback(), .team = &console.team()}},
+        {.first = o.first,
+         .count = o.count,
+         .execution = {.threads = o.threads, .progress = bar.callback(), .team = &console.team()}},
         [&](std::size_t file, std::string_view text) { return files[file].append(text); });
   }();
   if (!covered) return covered.error();

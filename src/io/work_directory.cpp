@@ -238,10 +238,9 @@ Expected<WorkDirectory> WorkDirectory::open(const fs::path& path) {
       if (::access(path.c_str(), F_OK) != 0) continue;
       return names.error();
     }
-    const auto strange =
-        std::ranges::find_if(*names, [](const std::string& name) {
-          return name != kJournal && !is_file_name(name) && !is_member_name(name);
-        });
+    const auto strange = std::ranges::find_if(*names, [](const std::string& name) {
+      return name != kJournal && !is_file_name(name) && !is_member_name(name);
+    });
     if (strange != names->end()) {
       return Error{fmt::format("{}: this directory is for unfinished output, but holds {}; remove it or rename it",
                                path.string(), *strange)};

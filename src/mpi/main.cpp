@@ -57,9 +57,10 @@ int run(int argc, char** argv) {
   const Program program{
       .name = "bitcube-mpi",
       .summary = "subcommands of bitcube by the ranks of an MPI job, with the same bytes",
-      .examples = "  mpirun -n 4 bitcube-mpi quantize model.safetensors.index.json -f hif4 -o quantised/\n"
-                  "  srun --mpi=pmix -N 64 bitcube-mpi quantize model.safetensors.index.json -f hif4 -o quantised/\n"
-                  "  mpirun -n 4 bitcube-mpi COMMAND --help",
+      .examples =
+          "  mpirun -n 4 bitcube-mpi quantize model.safetensors.index.json -f hif4 -o quantised/\n"
+          "  srun --mpi=pmix -N 64 bitcube-mpi quantize model.safetensors.index.json -f hif4 -o quantised/\n"
+          "  mpirun -n 4 bitcube-mpi COMMAND --help",
       .commands = commands,
       .adapt = adapt};
   MpiTeam team;

@@ -82,9 +82,8 @@ Expected<std::vector<std::string>> MpiTeam::meet(Kind kind, std::string_view min
       if (failed && !is(r, Kind::failed)) continue;
       out[r].resize(static_cast<std::size_t>(heads[r].size));
       if (r == rank()) out[r] = mine;
-      in_pieces(out[r].data(), out[r].size(), [&](char* data, int count) {
-        MPI_Bcast(data, count, MPI_BYTE, static_cast<int>(r), MPI_COMM_WORLD);
-      });
+      in_pieces(out[r].data(), out[r].size(),
+                [&](char* data, int count) { MPI_Bcast(data, count, MPI_BYTE, static_cast<int>(r), MPI_COMM_WORLD); });
     }
   } else if (!leads()) {
     in_pieces(mine.data(), mine.size(),

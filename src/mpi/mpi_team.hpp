@@ -7,8 +7,8 @@
 
 namespace bitcube::mpi {
 
-/// All ranks of MPI_COMM_WORLD. Lives between MPI_Init and MPI_Finalize, and is used by one thread. An error of MPI itself
-/// is told and ends the job: what has happened to the others is not known then.
+/// All ranks of MPI_COMM_WORLD. Lives between MPI_Init and MPI_Finalize, and is used by one thread. An error of MPI
+/// itself is told and ends the job: what has happened to the others is not known then.
 class MpiTeam final : public Team {
  public:
   MpiTeam();

@@ -669,7 +669,8 @@ Expected<void> quantize_lines(std::span<const std::byte> bytes, const Format& so
                               std::span<std::byte> codes, std::span<std::byte> scales) {
   const Expected<Geometry> geometry = quantize_geometry(bytes, source, shape, axis, options);
   if (!geometry) return geometry.error();
-  if (options.tensor_scale && !options.given_scale) return Error{"nvfp4: a tensor scale needs the whole tensor, not some of its lines"};
+  if (options.tensor_scale && !options.given_scale)
+    return Error{"nvfp4: a tensor scale needs the whole tensor, not some of its lines"};
   const uint64 all = geometry->lines.count;
   if (first_line > all || lines > all - first_line) {
     return Error{fmt::format("lines {} to {}: shape {} along axis {} has {}", first_line, first_line + lines,

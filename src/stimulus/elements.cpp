@@ -147,8 +147,7 @@ Expected<std::vector<uint64>> in_pieces(const ElementOptions& options, std::size
         options.execution.progress(std::min<uint64>(options.count, done + finished * kChunk), options.count);
       };
     }
-    const std::size_t turns =
-        pieces.size() > team.rank() ? (pieces.size() - team.rank() - 1) / team.size() + 1 : 0;
+    const std::size_t turns = pieces.size() > team.rank() ? (pieces.size() - team.rank() - 1) / team.size() + 1 : 0;
     parallel_for(turns, execution, [&](std::size_t turn) {
       const std::size_t p = team.rank() + turn * team.size();
       Piece& piece = pieces[p];

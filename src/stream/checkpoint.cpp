@@ -439,8 +439,8 @@ Expected<void> CheckpointQuantizer::Impl::meet(const fs::path& output, std::map<
   if (!digests) return digests.error();
   for (std::size_t i = 0; i < digests->size(); ++i) {
     if ((*digests)[i] == digest) continue;
-    return Error{fmt::format("{}: rank {} sees other files than this one, or was given other arguments", path.string(),
-                             i)};
+    return Error{
+        fmt::format("{}: rank {} sees other files than this one, or was given other arguments", path.string(), i)};
   }
   const auto reports = team().gather_all(team().leads() ? report_text(done, {}) : std::string());
   if (!reports) return reports.error();
@@ -475,10 +475,11 @@ Expected<void> CheckpointQuantizer::Impl::check_unchanged(const Shard& shard, co
 Elements CheckpointQuantizer::Impl::elements_of(std::size_t tensor, const Safetensors& source) const {
   const CheckpointTensor& planned = tensors[tensor];
   const Format* stored = float_of(planned.tensor.dtype);
-  return {.read = [&](std::uint64_t offset, std::span<std::byte> to) { return source.read(planned.tensor, offset, to); },
-          .shape = planned.tensor.shape,
-          .stored = stored,
-          .rounded = planned.source != stored ? planned.source : nullptr};
+  return {
+      .read = [&](std::uint64_t offset, std::span<std::byte> to) { return source.read(planned.tensor, offset, to); },
+      .shape = planned.tensor.shape,
+      .stored = stored,
+      .rounded = planned.source != stored ? planned.source : nullptr};
 }
 
 Expected<void> CheckpointQuantizer::Impl::quantize_tensor(const Item& item, const Safetensors& source,
@@ -593,19 +594,18 @@ Expected<void> CheckpointQuantizer::Impl::check_finished(std::map<std::size_t, F
     const auto end = damaged.lower_bound(shards[number].first + shards[number].count);
     if (first == end) continue;
     const auto lost = std::distance(first, end);
-    notes.push_back(
-        fmt::format("{}: {} of the finished tensors {} not the bytes that were written, the first is {}; done "
-                    "again",
-                    work->file(number).string(), lost, lost == 1 ? "has" : "have",
-                    quote_text(tensors[*first].tensor.name)));
+    notes.push_back(fmt::format(
+        "{}: {} of the finished tensors {} not the bytes that were written, the first is {}; done "
+        "again",
+        work->file(number).string(), lost, lost == 1 ? "has" : "have", quote_text(tensors[*first].tensor.name)));
   }
   std::erase_if(done, [&](const auto& entry) { return damaged.contains(entry.first); });
   return {};
 }
 
-/// What this rank has to do of what is left: whole tensors in the order of the source's bytes, which need not be that of
-/// its header, then panels. The largest piece goes first, to the rank that has least so far; and no piece is much larger
-/// than a quarter of what each rank has to do, so that all are ready at about the same time.
+/// What this rank has to do of what is left: whole tensors in the order of the source's bytes, which need not be that
+/// of its header, then panels. The largest piece goes first, to the rank that has least so far; and no piece is much
+/// larger than a quarter of what each rank has to do, so that all are ready at about the same time.
 Expected<std::vector<Item>> CheckpointQuantizer::Impl::split(const std::map<std::size_t, Finished>& done) const {
   std::vector<Item> whole;
   uint64 total = 0;

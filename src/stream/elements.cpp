@@ -69,9 +69,10 @@ Expected<std::uint32_t> find_part_scale(const Elements& elements, uint64 begin, 
   return nvfp4_tensor_scale(largest);
 }
 
-Expected<std::vector<std::uint32_t>> find_team_scales(
-    std::size_t tensors, const std::function<Elements(std::size_t tensor)>& elements, std::size_t window,
-    const QuantizeOptions& options, Steps& steps) {
+Expected<std::vector<std::uint32_t>> find_team_scales(std::size_t tensors,
+                                                      const std::function<Elements(std::size_t tensor)>& elements,
+                                                      std::size_t window, const QuantizeOptions& options,
+                                                      Steps& steps) {
   Team& team = team_of(options.execution);
   std::vector<std::uint32_t> mine(tensors);
   for (std::size_t i = 0; i < tensors; ++i) {

@@ -55,16 +55,16 @@ Expected<QuantizedTensor> describe_quantized(const Format& source, std::vector<u
 inline bool needs_tensor_scale(const QuantizeOptions& options) noexcept {
   return options.tensor_scale && !options.given_scale;
 }
-/// The FP32 word of the scale of a whole tensor. It grows with the largest magnitude, so that of a tensor is the largest
-/// one of its parts.
+/// The FP32 word of the scale of a whole tensor. It grows with the largest magnitude, so that of a tensor is the
+/// largest one of its parts.
 Expected<std::uint32_t> find_tensor_scale(const Elements& elements, uint64 most, Steps& steps, unsigned threads);
 /// The same of `count` elements from the one with the number `first` on.
 Expected<std::uint32_t> find_part_scale(const Elements& elements, uint64 first, uint64 count, uint64 most, Steps& steps,
                                         unsigned threads);
 /// The scales of tensors by a team, which has each do an equal part of each; all get the result.
-Expected<std::vector<std::uint32_t>> find_team_scales(
-    std::size_t tensors, const std::function<Elements(std::size_t tensor)>& elements, std::size_t window,
-    const QuantizeOptions& options, Steps& steps);
+Expected<std::vector<std::uint32_t>> find_team_scales(std::size_t tensors,
+                                                      const std::function<Elements(std::size_t tensor)>& elements,
+                                                      std::size_t window, const QuantizeOptions& options, Steps& steps);
 
 /// Where the bytes of codes and of scales go, each from the first of the tensor on.
 struct PackedSink {

@@ -56,8 +56,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
 Expected<Measured> quantize_by_team(const Elements& elements, const QuantizedTensor& tensor, const Lines& lines,
                                     const QuantizeOptions& options, uint64 most, Steps& steps, const PackedSink& sink) {
   Team& team = team_of(options.execution);
-  const std::vector<Panel> panels =
-      panels_of(lines, tensor.format->group, ErrorMeter::kBlock, std::min(most, kEnough));
+  const std::vector<Panel> panels = panels_of(lines, tensor.format->group, ErrorMeter::kBlock, std::min(most, kEnough));
   Measured out;
   ErrorMeter meter;
   for (std::size_t round = 0; round < panels.size(); round += team.size()) {
@@ -117,7 +116,8 @@ Expected<Quantized> quantize(const Source& source, std::size_t axis, const Quant
     const bool shared = team_of(options.execution).size() > 1;
     if (shared && goldens != nullptr) return Error{"golden files are written by one process, not by several ranks"};
     if (two_passes) {
-      const auto scales = find_team_scales(1, [&](std::size_t) { return elements; }, window, options, steps);
+      const auto scales = find_team_scales(
+          1, [&](std::size_t) { return elements; }, window, options, steps);
       if (!scales) return scales.error();
       tensor.tensor_scale = scales->front();
     }

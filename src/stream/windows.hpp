@@ -54,8 +54,8 @@ struct Panel {
 };
 /// The tensor as one panel.
 Panel whole_panel(const Lines& lines) noexcept;
-/// Panels of about so many elements, in the order of the lines. Each but the last has a multiple of `block` groups, which
-/// may make one larger. A tensor without lines has none.
+/// Panels of about so many elements, in the order of the lines. Each but the last has a multiple of `block` groups,
+/// which may make one larger. A tensor without lines has none.
 std::vector<Panel> panels_of(const Lines& lines, unsigned group, uint64 block, uint64 elements);
 
 using UseWindow = std::function<Expected<void>(const Window&)>;

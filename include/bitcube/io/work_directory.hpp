@@ -15,8 +15,8 @@
 namespace bitcube {
 
 /// A directory with a journal, which is text line by line, and the files that are being written. It belongs to one
-/// process at a time, and to those that it lets join, and only while they live. What was written stays when a process is
-/// killed; after a crash of the machine only what was there at the last sync() is sure.
+/// process at a time, and to those that it lets join, and only while they live. What was written stays when a process
+/// is killed; after a crash of the machine only what was there at the last sync() is sure.
 class WorkDirectory {
  public:
   /// Makes the directory, or takes over what an earlier run has left. Errors: a directory with something else in it,
@@ -24,8 +24,8 @@ class WorkDirectory {
   static Expected<WorkDirectory> open(const std::filesystem::path& path);
 
   /// Another process that writes into files of the directory, with the consent of the one that has opened it; on
-  /// another machine perhaps. It has a journal of its own, which begins empty and has this number, 1 or more; each number
-  /// may be in use once. Only file(), record(), write_at(), read_at() and sync() are for it.
+  /// another machine perhaps. It has a journal of its own, which begins empty and has this number, 1 or more; each
+  /// number may be in use once. Only file(), record(), write_at(), read_at() and sync() are for it.
   static Expected<WorkDirectory> join(const std::filesystem::path& path, std::size_t member);
 
   WorkDirectory(WorkDirectory&&) noexcept;

@@ -33,7 +33,8 @@ struct BundleRange {
 using BundleSink = std::function<Expected<void>(std::size_t file, std::string_view text)>;
 
 /// Makes the bundles of a range with all threads and writes them in order; the bytes do not depend on the threads. The
-/// team of range.execution shares the work, and rank 0 writes. Returns what they cover, on all ranks. Errors: those of BundleGenerator::bundle(), and of the sink.
+/// team of range.execution shares the work, and rank 0 writes. Returns what they cover, on all ranks. Errors: those of
+/// BundleGenerator::bundle(), and of the sink.
 Expected<Coverage> write_bundles(const BundleGenerator& generator, BundleFormat format, const BundleRange& range,
                                  const BundleSink& sink);
 

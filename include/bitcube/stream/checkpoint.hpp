@@ -54,8 +54,8 @@ struct CheckpointResult {
 /// Each file appears complete or not at all, the index last.
 ///
 /// The team of options.quantize.execution shares the work, on a file system that all see: each rank writes its tensors
-/// where they belong, rank 0 writes the headers and puts the files in place. Any number of ranks can go on with what any
-/// other number has left. A tensor that several ranks share is finished when all are; until then a kill loses it.
+/// where they belong, rank 0 writes the headers and puts the files in place. Any number of ranks can go on with what
+/// any other number has left. A tensor that several ranks share is finished when all are; until then a kill loses it.
 class CheckpointQuantizer {
  public:
   /// Reads and checks all headers; nothing is written.
