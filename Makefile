@@ -2,7 +2,7 @@
 BUILD ?= build
 JOBS ?= $(shell nproc)
 
-.PHONY: all demo test test-exhaustive bench check bootstrap format tidy clean help
+.PHONY: all demo test test-exhaustive test-reproducible bench check coverage deb sbom bootstrap format tidy clean help
 
 all: $(BUILD)/build.ninja
 	@cmake --build $(BUILD) -j $(JOBS) --target bitcube_program
@@ -19,6 +19,28 @@ test-exhaustive: bootstrap $(BUILD)/build.ninja
 	@cmake --build $(BUILD) -j $(JOBS) --target fp32_sources
 	@$(BUILD)/tests/fp32_sources --kernels
 	@$(BUILD)/tests/fp32_sources
+
+# The Debian packages, in build-deb: the same bytes from the same source wherever and whenever it lies.
+deb: export SOURCE_DATE_EPOCH := $(shell tools/source-date)
+deb: bootstrap
+	@cmake --preset release -B build-deb -DBITCUBE_TESTS=OFF -DCMAKE_INSTALL_PREFIX=/usr \
+	  -DCMAKE_C_FLAGS=-ffile-prefix-map=$(CURDIR)=. -DCMAKE_CXX_FLAGS=-ffile-prefix-map=$(CURDIR)=. $(CMAKE_FLAGS)
+	@umask 022 && cmake --build build-deb -j $(JOBS)
+	@umask 022 && cd build-deb && cpack
+
+# Two builds in two folders, compared byte for byte; ten minutes or more.
+test-reproducible: bootstrap
+	@tests/package/reproducible
+
+# The bill of materials of this build, SPDX 2.3.
+sbom: bootstrap $(BUILD)/build.ninja
+	@cmake --build $(BUILD) -j $(JOBS) --target bitcube_program bitcube_c bitcube_python_package
+	@tools/sbom $(BUILD) $(BUILD)/sbom.spdx.json
+
+# Lines and branches of the five rooms that decide bits, counted by their own tests; docs/reliability.md says how.
+coverage: bootstrap
+	@cmake --preset coverage $(CMAKE_FLAGS) > /dev/null
+	@tools/coverage build-coverage --run $(JOBS) --missing
 
 $(BUILD)/build.ninja: CMakeLists.txt CMakePresets.json | bootstrap
 	@cmake --preset release -B $(BUILD) $(CMAKE_FLAGS)
@@ -57,6 +79,10 @@ help:
 	@echo 'make test       install what is missing, build, run every test'
 	@echo 'make test-exhaustive  all 2^32 FP32 encodings, an hour or two'
 	@echo 'make bench      speed against memcpy and OpenBLAS, a few minutes'
+	@echo 'make coverage   lines and branches that the tests reach, half an hour'
+	@echo 'make deb        the Debian packages, in build-deb'
+	@echo 'make test-reproducible  builds them twice and compares the bytes'
+	@echo 'make sbom       $(BUILD)/sbom.spdx.json, what the build is made of'
 	@echo 'make            build build/bitcube'
 	@echo 'make check PRESET=dev|tsan|clang   the test suite in that build'
 	@echo 'make format | tidy | clean'

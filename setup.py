@@ -1,6 +1,7 @@
 """Builds the Python package through CMake, which makes all of it; setuptools only collects the files.
 
 BITCUBE_BUILD_DIR names a configured build tree to use instead of a new one. CMAKE_ARGS has further arguments of CMake.
+CMAKE_BUILD_PARALLEL_LEVEL limits how many compilers run at once, else it is one per processor.
 """
 
 import os
@@ -34,8 +35,10 @@ class CMakeBuild(build_ext):
                 ["cmake", "-S", str(ROOT), "-B", str(tree), *generator, "-DCMAKE_BUILD_TYPE=Release",
                  "-DBITCUBE_TESTS=OFF", "-DBITCUBE_PYTHON=ON", f"-DBITCUBE_PYTHON_EXECUTABLE={sys.executable}",
                  *shlex.split(os.environ.get("CMAKE_ARGS", ""))], check=True)
-        jobs = str(self.parallel or os.cpu_count() or 1)
-        subprocess.run(["cmake", "--build", str(tree), "--target", "bitcube_python_package", "-j", jobs], check=True)
+        # CMake reads its own variable where no -j overrides it.
+        jobs = self.parallel or (None if os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") else os.cpu_count() or 1)
+        subprocess.run(["cmake", "--build", str(tree), "--target", "bitcube_python_package",
+                        *(["-j", str(jobs)] if jobs else [])], check=True)
         package = tree / "python" / "bitcube"
         if not (package / ("_bitcube" + sysconfig.get_config_var("EXT_SUFFIX"))).exists():
             sys.exit(f"{tree} is not built for {sys.executable}; see BITCUBE_PYTHON_EXECUTABLE in docs/python.md")

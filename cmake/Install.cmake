@@ -16,6 +16,8 @@ install(EXPORT bitcubeTargets NAMESPACE bitcube:: DESTINATION ${config_dir} COMP
 configure_package_config_file(cmake/bitcubeConfig.cmake.in ${PROJECT_BINARY_DIR}/bitcubeConfig.cmake
                               INSTALL_DESTINATION ${config_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/bitcubeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+# From the .pc file to the prefix: so it may be moved, and is right in a package whatever prefix the build knew.
+file(RELATIVE_PATH pc_to_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(cmake/bitcube.pc.in ${PROJECT_BINARY_DIR}/bitcube.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/bitcubeConfig.cmake ${PROJECT_BINARY_DIR}/bitcubeConfigVersion.cmake
         DESTINATION ${config_dir} COMPONENT dev)
@@ -47,10 +49,28 @@ endif()
 if(BITCUBE_PYTHON)
   # The package is the same for every Python of a Debian release, whose modules lie here.
   install(DIRECTORY ${PROJECT_BINARY_DIR}/python/bitcube DESTINATION lib/python3/dist-packages COMPONENT python
-          USE_SOURCE_PERMISSIONS PATTERN __pycache__ EXCLUDE)
+          PATTERN __pycache__ EXCLUDE
+          PATTERN bin/bitcube PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ
+                                          WORLD_EXECUTE)
 endif()
 
+# The bill of materials of this build, in every package.
+function(bitcube_install_sbom component package)
+  install(CODE "
+    if(EXISTS /var/lib/dpkg/status)
+      execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/sbom ${PROJECT_BINARY_DIR}
+                      \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/share/doc/${package}/sbom.spdx.json\"
+                      COMMAND_ERROR_IS_FATAL ANY)
+    else()
+      message(STATUS \"No bill of materials: it names Debian packages\")
+    endif()" COMPONENT ${component})
+endfunction()
+
 set(CPACK_GENERATOR DEB)
+# The same tree gives the same bytes: the clock, the umask and the folder do not matter.
+set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_SOURCE_DIR}/cmake/SourceDate.cmake)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ
+                                                WORLD_EXECUTE)
 set(CPACK_PACKAGE_VENDOR bitcube)
 set(CPACK_PACKAGE_CONTACT "The bitcube authors <bitcube@localhost>")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
@@ -80,4 +100,8 @@ if(BITCUBE_MPI)
   set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "openmpi-bin")
   set(CPACK_COMPONENT_MPI_DESCRIPTION "Bit-exact model of the PTO CUBE matrix unit: for many machines\n The command bitcube-mpi shares quantising, products, conformance checks and stimulus\n among the ranks of an MPI job.")
 endif()
+foreach(component IN LISTS CPACK_COMPONENTS_ALL)
+  string(TOUPPER ${component} upper)
+  bitcube_install_sbom(${component} ${CPACK_DEBIAN_${upper}_PACKAGE_NAME})
+endforeach()
 include(CPack)

@@ -11,7 +11,8 @@ namespace bitcube {
 struct Fact {
   std::string name;
   std::string value;
-  std::string remark{};  // or empty
+  std::string remark{};   // or empty
+  bool verbatim = false;  // the value is a command: it stays in one line
 };
 
 /// Rows have as many cells as the header, or fewer.
@@ -37,8 +38,9 @@ struct Document {
   std::vector<Fact> results{};  // the last lines of the text; of an explanation the last one is the result
 };
 
-/// Numbered sections, for a terminal of 100 columns: remarks and sentences of facts are wrapped there, tables are as
-/// wide as their cells.
+/// Numbered sections, for a terminal of 100 columns: only a single word may be wider. Sentences are wrapped, and so are
+/// the cells of a table that are sentences; where that does not do, each row of the table is folded over several lines,
+/// its header likewise.
 std::string text_of(const Document& document);
 
 /// An object with the members title, sections and results. Sections have title, clause, facts, tables and remarks;

@@ -14,14 +14,15 @@ are ValueError, TypeError for what is of the wrong type, and Fault from the Mach
 
 from ._bitcube import __version__
 from ._explain import Explanation, explain, explain_matmul, explain_postprocess
+from ._diff import Diagnosis, Difference, diff
 from ._functions import (QuantizedTensor, block_formats, choices, convert, formats, load, matmul, names, postprocess,
                          quantize)
 from ._machine import Machine, Program, assemble, assemble_bytes, disassemble
 from ._types import BlockFormat, Check, ErrorReport, Fault, Flags, Format, Outcome, Result, RunResult, Tile
 
 __all__ = [
-    "BlockFormat", "Check", "ErrorReport", "Explanation", "Fault", "Flags", "Format", "Machine", "Outcome", "Program",
-    "QuantizedTensor", "Result", "RunResult", "Tile", "__version__", "assemble", "assemble_bytes", "block_formats",
-    "choices", "convert", "disassemble", "explain", "explain_matmul", "explain_postprocess", "formats", "load",
-    "matmul", "names", "postprocess", "quantize"
+    "BlockFormat", "Check", "Diagnosis", "Difference", "ErrorReport", "Explanation", "Fault", "Flags", "Format",
+    "Machine", "Outcome", "Program", "QuantizedTensor", "Result", "RunResult", "Tile", "__version__", "assemble",
+    "assemble_bytes", "block_formats", "choices", "convert", "diff", "disassemble", "explain", "explain_matmul",
+    "explain_postprocess", "formats", "load", "matmul", "names", "postprocess", "quantize"
 ]

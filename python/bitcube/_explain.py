@@ -91,7 +91,7 @@ def explain(x: Any = None, **arguments: Any) -> Explanation:
         raise TypeError("explain: needs one of to= (a conversion), format= (a quantisation), word= and program="
                         + (f", not {' and '.join(given)}" if given else ""))
     if (x is None) == (given[0] in ("to", "format")):
-        raise TypeError(f"explain: {given[0]}= goes with {'an' if x is None else 'no'} x")
+        raise TypeError(f"x: {given[0]}= {'needs one' if x is None else 'takes none'}")
     values = () if x is None else (x,)
     return Explanation(*kinds[given[0]](*values, **arguments))
 
@@ -103,7 +103,10 @@ def _convert(x: Any, *, to: str, rounding: Optional[str] = None, saturate: bool 
     if isinstance(x, str):
         if from_ is not None:
             raise TypeError("from_: a str is an exact number, which has no format")
-        return _bitcube.explain_convert(None, "", text(x, "x"), *options)
+        try:
+            return _bitcube.explain_convert(None, "", text(x, "x"), *options)
+        except ValueError as fault:
+            raise ValueError(f"x: {fault}") from None
     array, source = typed(x, "x", optional_text(from_, "from_"))
     if array.size != 1:
         raise ValueError(f"x: one element is explained, not {array.size}; choose one, as in x[3, 129]")

@@ -1,4 +1,8 @@
 // bitcube asm, bitcube disasm: words from text, and text from words.
+#include <algorithm>
+#include <charconv>
+
+#include "bitcube/isa/forms.hpp"
 #include "bitcube/isa/text.hpp"
 #include "bitcube/program/program.hpp"
 #include "commands.hpp"
@@ -65,13 +69,57 @@ struct DisasmOptions {
   std::string input;
 };
 
+/// Whether a file is text: what does not end in .bin and has only what texts have.
+bool is_text(const std::string& path, std::string_view bytes) {
+  return !bytes.empty() && !path.ends_with(".bin") && std::all_of(bytes.begin(), bytes.end(), [](char c) {
+    return (c >= ' ' && c <= '~') || c == '\n' || c == '\r' || c == '\t';
+  });
+}
+
+/// The bytes of words in hexadecimal, one a line; # and // begin comments. Leading zeros may fill an entry of
+/// $readmemh.
+Expected<std::vector<std::uint8_t>> bytes_of_digits(const std::string& path, std::string_view text) {
+  std::vector<std::uint8_t> bytes;
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    line = line.substr(0, std::min(line.find('#'), line.find("//")));
+    constexpr std::string_view blanks = " \t\r";
+    line.remove_prefix(std::min(line.size(), line.find_first_not_of(blanks)));
+    line = line.substr(0, line.find_last_not_of(blanks) + 1);
+    if (line.empty()) continue;
+    uint64 word = 0;
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), word, 16);
+    if (error != std::errc{} || end != line.data() + line.size()) {
+      return Error{
+          fmt::format("{}:{}: '{}' is no word in hexadecimal; disasm takes one a line, or the bytes of words "
+                      "(a text of instructions is for bitcube asm)",
+                      path, number, line)};
+    }
+    const auto length = static_cast<std::size_t>(isa::instruction_length(word));
+    if (line.size() < 2 * length || (length < 8 && word >> (8 * length) != 0)) {
+      return Error{fmt::format("{}:{}: '{}' has {} digits, but an instruction that begins so has {}", path, number,
+                               line, line.size(), 2 * length)};
+    }
+    for (std::size_t i = 0; i < length; ++i) bytes.push_back(static_cast<std::uint8_t>(word >> (8 * i)));
+  }
+  return bytes;
+}
+
 Expected<Exit> disassemble(const DisasmOptions& options, const Console& console) {
-  constexpr std::uint64_t longest = std::uint64_t{64} << 20;
-  const auto file = MappedFile::open(options.input, longest);
+  const auto file = MappedFile::open(options.input, program::longest_text);
   if (!file) return file.error();
-  const auto bytes = file->bytes();
-  const auto program =
-      program::Program::from_bytes({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, options.input);
+  std::span<const std::uint8_t> bytes(reinterpret_cast<const std::uint8_t*>(file->bytes().data()),
+                                      file->bytes().size());
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::vector<std::uint8_t> from_text;
+  if (is_text(options.input, text)) {
+    auto words = bytes_of_digits(options.input, text);
+    if (!words) return words.error();
+    from_text = std::move(*words);
+    bytes = from_text;
+  }
+  const auto program = program::Program::from_bytes(bytes, options.input);
   if (!program) return program.error();
   Expected<void> printed;
   if (console.json()) {
@@ -110,9 +158,15 @@ void add_disasm(CLI::App& root, const Console& console, Action& action) {
   CLI::App& command =
       *root.add_subcommand("disasm", "Print instruction words as text that assembles to the same words");
   const auto options = std::make_shared<DisasmOptions>();
-  command.add_option("WORDS", options->input, "Words as they stand in memory")->type_name("prog.bin")->required();
+  command
+      .add_option("WORDS", options->input,
+                  "Words as they stand in memory, or a text with a word in hexadecimal on each line")
+      ->type_name("prog.bin")
+      ->required();
   add_json(command);
-  add_examples(command, "  bitcube disasm w1.bin");
+  add_examples(command,
+               "  bitcube disasm w1.bin\n"
+               "  bitcube disasm words.txt               as gen bundle --format words writes them");
   command.callback([=, &console, &action] { action = [=, &console] { return disassemble(*options, console); }; });
 }
 

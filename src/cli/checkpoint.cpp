@@ -170,17 +170,6 @@ bool is_checkpoint(const std::string& input) {
   return extension == ".safetensors" || extension == ".json";
 }
 
-std::string name_text(const std::string& name) {
-  constexpr std::size_t kLimit = 200;
-  const bool plain = name.size() <= kLimit && std::ranges::none_of(name, [](char c) {
-                       const auto byte = static_cast<unsigned char>(c);
-                       return byte < 0x20 || byte == 0x7F;
-                     });
-  if (plain) return name;
-  std::string text = Json(name.substr(0, kLimit)).dump(-1, ' ', true, Json::error_handler_t::replace);
-  return name.size() > kLimit ? text + "..." : text;
-}
-
 Expected<Exit> quantize_checkpoint(const QuantizeArguments& arguments, const Console& console) {
   const std::pair<const char*, bool> given[] = {
       {"--name", !arguments.name.empty()}, {"--goldens", !arguments.goldens.empty()}, {"--maxima", arguments.maxima}};

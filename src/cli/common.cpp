@@ -141,6 +141,23 @@ Expected<const Format*> look_up_format(std::string_view option, std::string_view
   return look_up(option, text, formats, [](std::string_view name) { return find_format(name); });
 }
 
+const Format* native_format(DType dtype) noexcept {
+  constexpr std::array<std::pair<DType, DataType>, 12> native{{{DType::kF64, DataType::fp64},
+                                                               {DType::kF32, DataType::fp32},
+                                                               {DType::kF16, DataType::fp16},
+                                                               {DType::kBF16, DataType::bf16},
+                                                               {DType::kI64, DataType::s64},
+                                                               {DType::kI32, DataType::s32},
+                                                               {DType::kI16, DataType::s16},
+                                                               {DType::kI8, DataType::s8},
+                                                               {DType::kU64, DataType::u64},
+                                                               {DType::kU32, DataType::u32},
+                                                               {DType::kU16, DataType::u16},
+                                                               {DType::kU8, DataType::u8}}};
+  const auto* const row = std::find_if(native.begin(), native.end(), [&](const auto& r) { return r.first == dtype; });
+  return row == native.end() ? nullptr : &format_of(row->second);
+}
+
 Expected<std::optional<Rounding>> look_up_rounding(std::string_view option, std::string_view text) {
   if (text.empty()) return std::optional<Rounding>();
   const auto row = look_up(option, text, roundings, find_rounding);
@@ -187,6 +204,9 @@ Json number_json(double number) {
 }
 
 Expected<void> check_output(const std::string& path, std::span<const std::string> inputs) {
+  if (path == "-") {
+    return Error{"-: standard output has the results in text; name a file (./- for a file of that name)"};
+  }
   for (const std::string& text : inputs) {
     const std::string input = array_path(text);
     std::error_code ignored;

@@ -105,6 +105,9 @@ Expected<const typename Table::value_type*> look_up(std::string_view option, std
 }
 Expected<const Format*> look_up_format(std::string_view option, std::string_view text);
 
+/// What the elements of an array are where no option says otherwise, or nullptr.
+const Format* native_format(DType dtype) noexcept;
+
 /// --round: a mode, or nothing where the text is empty.
 Expected<std::optional<Rounding>> look_up_rounding(std::string_view option, std::string_view text);
 
@@ -123,7 +126,7 @@ Json number_json(double number);
 
 // ---- Files
 
-/// Errors: one of the inputs is the same file, or standard output goes there. Inputs may be FILE:DTYPE:SHAPE.
+/// Errors: the path is "-", or that of an input or of standard output. Inputs may be FILE:DTYPE:SHAPE.
 Expected<void> check_output(const std::string& path, std::span<const std::string> inputs);
 /// Says where the bits of BF16 are, if the array that is written has them.
 void note_bf16(const Console& console, const Format& format);

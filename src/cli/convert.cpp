@@ -105,18 +105,6 @@ Json rows_json(const Conversion& conversion, const std::vector<Row>& rows) {
   return list;
 }
 
-struct NativeType {
-  DType dtype;
-  DataType type;
-};
-/// What the elements of a file are where no --from says otherwise.
-constexpr std::array native_types{NativeType{DType::kF64, DataType::fp64}, NativeType{DType::kF32, DataType::fp32},
-                                  NativeType{DType::kF16, DataType::fp16}, NativeType{DType::kBF16, DataType::bf16},
-                                  NativeType{DType::kI64, DataType::s64},  NativeType{DType::kI32, DataType::s32},
-                                  NativeType{DType::kI16, DataType::s16},  NativeType{DType::kI8, DataType::s8},
-                                  NativeType{DType::kU64, DataType::u64},  NativeType{DType::kU32, DataType::u32},
-                                  NativeType{DType::kU16, DataType::u16},  NativeType{DType::kU8, DataType::u8}};
-
 Expected<const Format*> element_format(const Options& options, const std::string& input, DType dtype) {
   if (equal_ignoring_case(options.from, real_source)) {
     return Error{"--from: real is for values on the command line; the elements of a file have a format"};
@@ -127,9 +115,7 @@ Expected<const Format*> element_format(const Options& options, const std::string
     return Error{fmt::format("--from: {}: {} elements have {} bits, but a lane of {} has {} in memory", input,
                              dtype_name(dtype), 8 * dtype_size(dtype), (*format)->name, (*format)->carrier_bits)};
   }
-  for (const NativeType& native : native_types) {
-    if (native.dtype == dtype) return &format_of(native.type);
-  }
+  if (const Format* native = native_format(dtype)) return native;
   return Error{fmt::format("{}: what {} elements are must be said with --from", input, dtype_name(dtype))};
 }
 

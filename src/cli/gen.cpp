@@ -1,6 +1,7 @@
 // bitcube gen: constrained-random stimulus for verification.
 #include <algorithm>
 
+#include "bitcube/program/program.hpp"
 #include "bitcube/stimulus/elements.hpp"
 #include "bitcube/stimulus/write.hpp"
 #include "commands.hpp"
@@ -83,17 +84,8 @@ Expected<stimulus::BundleOptions> bundle_options(const BundleArguments& o) {
   });
   if (!types) return types.error();
   out.types = std::move(*types);
-  const bool any = o.illegal.size() == 1 && equal_ignoring_case(o.illegal[0], "any");
-  if (any) {
-    // Those that the operations can break.
-    for (const stimulus::RuleReach& reach : stimulus::rule_reach()) {
-      stimulus::BundleOptions one = out;
-      one.rules = {reach.rule};
-      if (!reach.operations.empty() && stimulus::BundleGenerator::make(one)) out.rules.push_back(reach.rule);
-    }
-    if (out.rules.empty()) return Error{"--illegal any: these operations and types break no rule"};
-    return out;
-  }
+  out.any_rule = o.list_rules || (o.illegal.size() == 1 && equal_ignoring_case(o.illegal[0], "any"));
+  if (out.any_rule) return out;
   auto rules = look_up_all<machine::RuleId>(o.illegal, [](const std::string& name) -> Expected<machine::RuleId> {
     const machine::Rule* rule = machine::find_rule(name);
     if (rule != nullptr) return rule->id;
@@ -104,12 +96,12 @@ Expected<stimulus::BundleOptions> bundle_options(const BundleArguments& o) {
   return out;
 }
 
-Expected<Exit> list_rules(const Console& console) {
+Expected<Exit> list_rules(const stimulus::BundleGenerator& generator, const Console& console) {
   Json list = Json::array();
   TextTable table;
   table.add({"rule", "fault", "operations", "text"});
   std::string unreachable;
-  for (const stimulus::RuleReach& reach : stimulus::rule_reach()) {
+  for (const stimulus::RuleReach& reach : generator.reach()) {
     const machine::Rule& rule = machine::rule(reach.rule);
     std::vector<std::string_view> names;
     for (const isa::Operation o : reach.operations) names.push_back(isa::name_of(o));
@@ -133,6 +125,20 @@ Expected<Exit> list_rules(const Console& console) {
       console.json() ? console.print_json(list) : console.print(table.text() + "\nno bundle can break\n" + unreachable);
   if (!printed) return printed.error();
   return Exit::success;
+}
+
+/// Which rules --illegal any leaves out, unless because --op names other operations, or none can.
+void note_left_out(const stimulus::BundleGenerator& generator, const Console& console) {
+  const auto& chosen = generator.options().operations;
+  for (const stimulus::RuleReach& reach : generator.reach()) {
+    if (reach.why.empty()) continue;
+    const auto& able = stimulus::rule_reach()[static_cast<std::size_t>(reach.rule)].operations;
+    const bool concerned = std::any_of(able.begin(), able.end(), [&](isa::Operation o) {
+      return chosen.empty() || std::find(chosen.begin(), chosen.end(), o) != chosen.end();
+    });
+    if (!concerned) continue;
+    console.note(fmt::format("--illegal any leaves out {}: {}", machine::rule(reach.rule).name, reach.why));
+  }
 }
 
 /// The coverage report goes to a file of its own, or to standard output.
@@ -188,8 +194,7 @@ Expected<void> commit(std::vector<OutputFile>& files, CoverageFile& coverage) {
 }
 
 Expected<Exit> run_bundles(const BundleArguments& o, const Console& console) {
-  if (o.list_rules) return list_rules(console);
-  if (o.output.empty()) return Error{"--output: missing; it names the file to write"};
+  if (!o.list_rules && o.output.empty()) return Error{"--output: missing; it names the file to write"};
   const auto format = look_up("--format", o.format, stimulus::bundle_formats(), stimulus::find_bundle_format);
   if (!format) return format.error();
   if (o.count == 0) return Error{"--count: must be at least 1"};
@@ -197,6 +202,10 @@ Expected<Exit> run_bundles(const BundleArguments& o, const Console& console) {
   if (!options) return options.error();
   const auto generator = stimulus::BundleGenerator::make(*options);
   if (!generator) return as_option(generator.error());
+  if (o.list_rules) return list_rules(*generator, console);
+  note_left_out(*generator, console);
+  // Of readmemh this is what the names begin with, and no file.
+  if (auto ok = check_output(o.output, {}); !ok) return ok.error();
   std::vector<OutputFile> files;
   for (const std::string_view suffix : (*format)->suffixes) {
     auto file = create_output(o.output + std::string(suffix), {}, console.team());
@@ -218,6 +227,11 @@ Expected<Exit> run_bundles(const BundleArguments& o, const Console& console) {
   if (!covered) return covered.error();
   if (auto written = coverage->write(o, console, *covered); !written) return written.error();
   if (auto done = commit(files, *coverage); !done) return done.error();
+  if ((*format)->format == stimulus::BundleFormat::assembly && files[0].size() > program::longest_text) {
+    console.note(
+        fmt::format("{}: {} bytes of text, but bitcube run takes {} at most; make parts with --first and --count",
+                    o.output, files[0].size(), program::longest_text));
+  }
   if (auto told = summary(o, console, o.count, "bundles", clock.seconds()); !told) return told.error();
   return Exit::success;
 }
@@ -394,7 +408,8 @@ void add_bundle(CLI::App& gen, const Console& console, Action& action) {
   command.add_option("--corners", o->corners, "Percent of the elements that are corners of their type; default: 25")
       ->type_name("W")
       ->check(whole_number(1'000'000));
-  command.add_flag("--list-rules", o->list_rules, "Print which rules bundles can break, and which none can");
+  command.add_flag("--list-rules", o->list_rules,
+                   "Print which rules bundles of these options can break, and which none can");
   add_examples(command,
                "  bitcube gen bundle --count 200 -o legal.s && bitcube run legal.s\n"
                "  bitcube gen bundle --illegal F7,G3 --op TMATMUL_MX --count 50 -o bad.s\n"

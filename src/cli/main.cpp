@@ -5,10 +5,10 @@
 
 int main(int argc, char** argv) {
   using namespace bitcube::cli;
-  constexpr std::array<AddCommand, 17> commands{add_formats, add_convert,     add_quantize, add_dequantize, add_inspect,
-                                                add_matmul,  add_postprocess, add_demo,     add_conform,    add_vectors,
-                                                add_gen,     add_study,       add_explain,  add_asm,        add_disasm,
-                                                add_run,     add_completion};
+  constexpr std::array<AddCommand, 19> commands{add_formats, add_convert,     add_quantize, add_dequantize, add_inspect,
+                                                add_matmul,  add_postprocess, add_diff,     add_report,     add_demo,
+                                                add_conform, add_vectors,     add_gen,      add_study,      add_explain,
+                                                add_asm,     add_disasm,      add_run,      add_completion};
   const Program program{.name = "bitcube",
                         .summary = "a bit-exact model of the PTO CUBE matrix unit and its number formats",
                         .examples =

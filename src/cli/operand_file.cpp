@@ -158,6 +158,23 @@ Expected<void> OperandFile::load_array(Side side, const OperandArguments& argume
   return {};
 }
 
+void OperandArguments::add_to(CLI::App& command, Side side) {
+  const std::string group = "Operands";
+  const char letter = side == Side::a ? 'a' : 'b';
+  command.add_option(fmt::format("--{}-type", letter), type, "Elements are codes of this format, one lane each")
+      ->type_name("TYPE")
+      ->group(group);
+  command
+      .add_option(fmt::format("--{}-scales", letter), scales_path,
+                  side == Side::a ? "Scale per group of K: M x groups, uint8 (E8M0), uint32 (HiF4)"
+                                  : "Scale per group of K: groups x N, uint8 (E8M0), uint32 (HiF4)")
+      ->type_name("s.npy")
+      ->group(group);
+  command.add_option(fmt::format("--{}-name", letter), name, "The tensor in a .safetensors file that has several")
+      ->type_name("TENSOR")
+      ->group(group);
+}
+
 std::vector<std::string> OperandFile::describe() const {
   return {path_, shape_text(shape_), std::string(operand_.format->name), fmt::format("({})", origin_)};
 }

@@ -15,6 +15,9 @@ struct OperandArguments {
   std::string type;         // --a-type, --b-type
   std::string scales_path;  // --a-scales, --b-scales
   std::string name;         // of the tensor in a .safetensors file
+
+  /// The options of one side, but for its path.
+  void add_to(CLI::App& command, Side side);
 };
 
 /// One side of a product with the file that holds its bytes.

@@ -113,7 +113,7 @@ Expected<GroupMaxArgument> parse_group_max(std::string_view text) {
   return out;
 }
 
-void PostprocessArguments::add_to(CLI::App& command) {
+void PostprocessArguments::add_result_to(CLI::App& command) {
   const std::string group = "Post-process";
   const auto option = [&](const std::string& name, auto& variable, const std::string& help, const std::string& type) {
     command.add_option(name, variable, help)->type_name(type)->group(group);
@@ -131,8 +131,12 @@ void PostprocessArguments::add_to(CLI::App& command) {
   option("--round", round, "Rounding, where the mode lets one choose; default: RNE", choices(roundings));
   command.add_flag("--sat", saturate, "Saturate: Sat = 1")->group(group);
   option("--profile", profile, "Conversion profile; default: pto", choices(conversion_profiles));
+}
+
+void PostprocessArguments::add_to(CLI::App& command) {
+  add_result_to(command);
   command.add_flag("--packed", packed, "Write an S4X2 result as uint8, two lanes per byte, even column low")
-      ->group(group);
+      ->group("Post-process");
   const std::string reductions = "Reductions of the raw accumulators";
   command.add_option("--row-max", row_max, "RowMax: M x 1 accumulators")->type_name("out.npy")->group(reductions);
   command.add_option("--row-max-init", row_max_init, "RowMaxIn: M or M x 1 accumulators that RowMax starts from")

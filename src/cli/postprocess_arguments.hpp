@@ -24,6 +24,8 @@ struct PostprocessArguments {
   bool packed = false;
 
   void add_to(CLI::App& command);
+  /// Only what decides D: no reductions and no files to write.
+  void add_result_to(CLI::App& command);
   /// The files that are read.
   std::vector<std::string> inputs() const;
 };

@@ -16,25 +16,8 @@ void ProductArguments::add_to(CLI::App& command) {
   command.add_option("--c", c, "M x N accumulators to start from; default: +0")->type_name("C.npy");
   command.add_option("--accumulate", accumulate, "Accumulation profile; default: fma")
       ->type_name(choices(accumulation_profiles));
-  for (const auto& [arguments, letter] : {std::pair{&a, 'a'}, std::pair{&b, 'b'}}) {
-    const std::string group = "Operands";
-    command
-        .add_option(fmt::format("--{}-type", letter), arguments->type,
-                    "Elements are codes of this format, one lane each")
-        ->type_name("TYPE")
-        ->group(group);
-    command
-        .add_option(fmt::format("--{}-scales", letter), arguments->scales_path,
-                    letter == 'a' ? "Scale per group of K: M x groups, uint8 (E8M0), uint32 (HiF4)"
-                                  : "Scale per group of K: groups x N, uint8 (E8M0), uint32 (HiF4)")
-        ->type_name("s.npy")
-        ->group(group);
-    command
-        .add_option(fmt::format("--{}-name", letter), arguments->name,
-                    "The tensor in a .safetensors file that has several")
-        ->type_name("TENSOR")
-        ->group(group);
-  }
+  a.add_to(command, Side::a);
+  b.add_to(command, Side::b);
 }
 
 std::vector<std::string> ProductArguments::inputs() const {

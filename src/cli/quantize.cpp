@@ -192,10 +192,8 @@ Expected<QuantizeInput> describe_input(const NpyArray& array, const QuantizeArgu
   }
   out.source.stored = native;
   if (native == nullptr) {
-    return Error{
-        fmt::format("{}: {} elements; accepted are float16, float32, float64, bfloat16, uint16 (bits of BF16), "
-                    "or unsigned codes with --source-type",
-                    options.input, dtype_name(array.dtype))};
+    return Error{fmt::format("{}: {} elements; accepted are {}, or unsigned codes with --source-type", options.input,
+                             dtype_name(array.dtype), kQuantizedArrays)};
   }
   out.remark = holds_codes(array.dtype) ? fmt::format("{}, read as BF16 bits", dtype_name(array.dtype))
                                         : std::string(dtype_name(array.dtype));

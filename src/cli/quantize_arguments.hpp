@@ -7,8 +7,12 @@
 #include "bitcube/quantize/tensor.hpp"
 #include "bitcube/stream/quantize.hpp"
 #include "common.hpp"
+#include "quote_text.hpp"
 
 namespace bitcube::cli {
+
+/// Types of arrays that are quantised without being told how to read them.
+inline constexpr std::string_view kQuantizedArrays = "float16, float32, float64, bfloat16, uint16 (bits of BF16)";
 
 struct QuantizeArguments {
   std::string input;
@@ -58,7 +62,5 @@ std::string choices_of(const QuantizedTensor& t);
 /// The figures of an error, and null for a SQNR that there is not.
 Json error_json(const ErrorReport& error);
 std::string sqnr_text(const ErrorReport& error);
-/// A tensor's name as text for people: control characters are escaped, and a very long one is cut.
-std::string name_text(const std::string& name);
 
 }  // namespace bitcube::cli

@@ -115,6 +115,9 @@ Expected<Exit> run(const Options& options, const Console& console) {
 void add_study(CLI::App& root, const Console& console, Action& action) {
   CLI::App& command = *root.add_subcommand("study", "Measure formats on known distributions");
   command.require_subcommand(1);
+  add_examples(command,
+               "  bitcube study gaussian --samples 65536\n"
+               "  bitcube study gaussian --help");
   CLI::App& gaussian = *command.add_subcommand(
       "gaussian", "MSE and SQNR of every format on N(0, sigma^2), and whether published numbers hold");
   const auto options = std::make_shared<Options>();

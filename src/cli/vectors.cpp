@@ -20,6 +20,7 @@ Expected<Exit> run(const Options& options, const Console& console) {
   if (!kind) return kind.error();
   how.kind = *kind;
   if (auto valid = verify::check_vector_options(how); !valid) return Error{"--" + valid.error().message};
+  if (auto ok = check_output(options.output, {}); !ok) return ok.error();
   const auto metadata = [&] {
     ProgressBar bar("vectors");
     how.progress = bar.callback();

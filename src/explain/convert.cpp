@@ -74,7 +74,7 @@ Section destination_section(const Case& c) {
   const Format& f = *c.to;
   Section section{.title = "Destination: " + std::string(f.name), .clause = "numerics 1.2"};
   if (f.is_integer()) {
-    if (f.kind == Kind::signed_integer) add_magnitude(section, f, "smallest", f.max_finite + 1);
+    add_magnitude(section, f, "smallest", f.kind == Kind::signed_integer ? f.max_finite + 1 : 0);
     add_magnitude(section, f, "largest", f.max_finite);
     section.facts.push_back({"ulp", "1"});
     return section;
@@ -151,7 +151,10 @@ Section range_section(const Case& c) {
       break;
     }
     case Path::rounded_beyond:
-      add("test", "overflow", "the rounded magnitude is beyond the range");
+      add("test", "overflow",
+          f.is_integer() ? fmt::format("the rounded value is {} of the range",
+                                       c.x.negative ? "below the smallest" : "above the largest")
+                         : "the rounded magnitude is beyond the range");
       break;
     case Path::rounded:
       add("test", "no overflow",
@@ -249,10 +252,9 @@ Reason underflow_reason(const Case& c) {
   const auto reason = [](bool set, std::string why) { return Reason{Flags::underflow, set, std::move(why)}; };
   if (!c.is_encoded() || s.path == Path::no_number) return reason(false, "no number was rounded");
   if (s.path == Path::below) return reason(true, "the value is below the smallest one");
+  if (f.is_integer()) return reason(false, "integers do not underflow");
   if (s.path != Path::rounded) return reason(false, "the value is large");
-  if (f.is_integer() || f.layout == Layout::exponent) {
-    return reason(false, f.is_integer() ? "integers do not underflow" : "the value is in the range");
-  }
+  if (f.layout == Layout::exponent) return reason(false, "the value is in the range");
   if (s.cut.remainder == Remainder::exact) return reason(false, "the result is exact");
   if (s.cut.quanta == 0 && !s.away) return reason(true, "the result is zero, and the value is not");
   const std::string bound = power_text(f.underflow_exponent);

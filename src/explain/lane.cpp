@@ -73,8 +73,11 @@ Table fields_table(const Format& f, uint64 code) {
               : subnormal ? fmt::format("0: no hidden bit, {}", power_text(1 - f.bias))
                           : fmt::format("{} - {} = {}", exponent, f.bias, static_cast<int>(exponent) - f.bias));
   const uint64 fraction = f.fraction_bits == 0 ? 0 : fields.peek(f.fraction_bits);
+  const bool wide = f.fraction_bits > 32;  // too wide for a line that has the bits twice
   fields.take(f.fraction_bits, "fraction",
-              special ? "" : fmt::format("{}.{:0{}b}", subnormal ? 0 : 1, fraction, int{f.fraction_bits}));
+              special ? ""
+              : wide  ? fmt::format("the bits after {}.", subnormal ? 0 : 1)
+                      : fmt::format("{}.{:0{}b}", subnormal ? 0 : 1, fraction, int{f.fraction_bits}));
   return std::move(fields.take(f.low_zero_bits, "unused", "must be 0")).table();
 }
 

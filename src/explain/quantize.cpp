@@ -574,7 +574,8 @@ Expected<Request> request(std::span<const std::byte> bytes, const Format& stored
                           const Format* rounded) {
   Lines lines;
   if (axis >= shape.size()) {
-    return Error{fmt::format("axis {} is outside of an array with {} dimensions", axis, shape.size())};
+    return Error{fmt::format("axis {} is outside of an array with {} dimension{}", axis, shape.size(),
+                             shape.size() == 1 ? "" : "s")};
   }
   const std::size_t word_bytes = stored.carrier_bits / 8U;
   uint64 size = 0;

@@ -13,10 +13,6 @@ namespace {
 constexpr std::array kDTypes{DType::kBool, DType::kI8,  DType::kI16, DType::kI32, DType::kI64, DType::kU8,  DType::kU16,
                              DType::kU32,  DType::kU64, DType::kF16, DType::kF32, DType::kF64, DType::kBF16};
 
-bool is_raw_name(std::string_view name) {
-  return name.ends_with(".bin");
-}
-
 bool parse_shape(std::string_view text, std::vector<std::uint64_t>& shape) {
   for (;;) {
     const std::size_t end = std::min(text.find('x'), text.size());
@@ -27,6 +23,22 @@ bool parse_shape(std::string_view text, std::vector<std::uint64_t>& shape) {
     if (end == text.size()) return true;
     text.remove_prefix(end + 1);
   }
+}
+
+/// The DTYPE of a text FILE:DTYPE:SHAPE whose DTYPE is none.
+std::optional<std::string_view> unknown_type(std::string_view text) {
+  const std::size_t shape_colon = text.rfind(':');
+  if (shape_colon == std::string_view::npos || shape_colon == 0) return std::nullopt;
+  const std::size_t type_colon = text.rfind(':', shape_colon - 1);
+  std::vector<std::uint64_t> shape;
+  if (type_colon == std::string_view::npos || type_colon == 0 || !parse_shape(text.substr(shape_colon + 1), shape)) {
+    return std::nullopt;
+  }
+  return text.substr(type_colon + 1, shape_colon - type_colon - 1);
+}
+
+bool is_raw_name(std::string_view name) {
+  return name.ends_with(".bin");
 }
 
 }  // namespace
@@ -58,6 +70,13 @@ Expected<NpyArray> read_array(std::string_view text) {
     if (is_raw_name(text)) {
       return Error{
           fmt::format("{}: a raw file does not say its type and shape; write {}:float32:ROWSxCOLUMNS", text, text)};
+    }
+    std::error_code ignored;
+    const auto type = unknown_type(text);
+    if (type && !std::filesystem::exists(std::filesystem::path(text), ignored)) {
+      std::vector<std::string_view> names;
+      for (const DType dtype : kDTypes) names.push_back(dtype_name(dtype));
+      return Error{fmt::format("{}: '{}' is no type of elements; those are {}", text, *type, fmt::join(names, ", "))};
     }
     return read_npy(std::filesystem::path(text));
   }

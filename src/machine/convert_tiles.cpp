@@ -183,13 +183,11 @@ Completion execute_tcvt(const State& state) {
     const DataType wanted = attributes.type == DataType::none ? h.operation.type : attributes.type;
     return failed(fault(V3, Role::destination, type(wanted), phrase("a type that TCVT makes of the source")));
   }
+  // Every rounding is legal: E6M2 and RCPE6M2, which take only two, are no Tile types.
   EncodeControl control;
   control.rounding = requested_rounding(h).value_or(default_rounding(c.from->is_integer(), *c.to));
   control.saturate = attributes.saturate;
   control.profile = state.options.conversion;
-  if (!rounding_legal(*c.from, *c.to, control.rounding)) {
-    return failed(fault(V3, Role::attributes, phrase("the rounding"), phrase("RNE or RNA")));
-  }
   c.cube_allowed = true;
   c.same_rows = true;
   c.pad = attributes.pad;

@@ -16,9 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A text of more is no program that a person wrote, and a listing of it no help to one.
-constexpr std::size_t longest_text = std::size_t{64} << 20;
-
 constexpr bool is_blank(char c) noexcept {
   return c == ' ' || c == '\t' || c == '\r';
 }

@@ -733,6 +733,44 @@ Expected<Dequantized> dequantize(const QuantizedTensor& tensor, const Format& de
   return guarded("dequantise", work);
 }
 
+void SumOfSquares::add(double x) noexcept {
+  // The bounds leave room for sums of 2^60 squares. Scaling by a power of two is exact.
+  const double size = std::abs(x);
+  if (size > 0x1p480) {
+    large_ += (x * 0x1p-600) * (x * 0x1p-600);
+  } else if (size < 0x1p-480) {
+    small_ += (x * 0x1p600) * (x * 0x1p600);
+  } else {
+    ordinary_ += x * x;
+  }
+}
+
+void SumOfSquares::add(const SumOfSquares& other) noexcept {
+  ordinary_ += other.ordinary_;
+  large_ += other.large_;
+  small_ += other.small_;
+}
+
+SumOfSquares::Scaled SumOfSquares::scaled() const noexcept {
+  if (large_ != 0) return {large_ + std::ldexp(ordinary_, -1200), 1200};
+  if (ordinary_ != 0) return {ordinary_ + std::ldexp(small_, -1200), 0};
+  return {small_, -1200};
+}
+
+double SumOfSquares::value() const noexcept {
+  const Scaled s = scaled();
+  return std::ldexp(s.sum, s.exponent);
+}
+
+double SumOfSquares::decibels(const SumOfSquares& signal, const SumOfSquares& noise) noexcept {
+  const Scaled s = signal.scaled();
+  const Scaled n = noise.scaled();
+  const double ratio = s.sum / n.sum;
+  const bool fits = s.exponent == n.exponent && std::isfinite(ratio) && ratio != 0;
+  if (fits || s.sum == 0 || n.sum == 0) return 10.0 * std::log10(ratio);
+  return 10.0 * (std::log10(s.sum) - std::log10(n.sum) + (s.exponent - n.exponent) * std::log10(2.0));
+}
+
 void ErrorSums::add(const Value& x, const Value& y) noexcept {
   if (!x.is_finite() || !y.is_finite()) {
     ++non_finite;
@@ -741,8 +779,8 @@ void ErrorSums::add(const Value& x, const Value& y) noexcept {
   const double original = to_double(x.real);
   const double error = std::abs(to_double(y.real) - original);
   max_absolute = std::max(max_absolute, error);
-  signal += original * original;
-  noise += error * error;
+  signal.add(original);
+  noise.add(error);
   if (original == 0) return;
   ++non_zero;
   const double ratio = error / std::abs(original);
@@ -756,8 +794,8 @@ void ErrorSums::add(const ErrorSums& other) noexcept {
   relative += other.relative;
   max_relative = std::max(max_relative, other.max_relative);
   max_absolute = std::max(max_absolute, other.max_absolute);
-  signal += other.signal;
-  noise += other.noise;
+  signal.add(other.signal);
+  noise.add(other.noise);
 }
 
 Expected<void> ErrorMeter::add(std::span<const std::byte> original, const QuantizedTensor& part,
@@ -844,13 +882,10 @@ ErrorReport ErrorMeter::report() const noexcept {
   report.max_relative_error = total.max_relative;
   report.max_absolute_error = total.max_absolute;
   if (total.non_zero > 0) report.mean_relative_error = total.relative / static_cast<double>(total.non_zero);
-  if (finite > 0) report.mean_squared_error = total.noise / static_cast<double>(finite);
-  report.sqnr =
-      total.noise == 0 ? std::numeric_limits<double>::infinity() : 10.0 * std::log10(total.signal / total.noise);
-  // Nothing was measured, or the sums left the range of a double: no figure is better than a wrong one.
-  if (report.lanes == report.non_finite || !std::isfinite(total.signal) || !std::isfinite(total.noise)) {
-    report.sqnr = std::numeric_limits<double>::quiet_NaN();
-  }
+  if (finite > 0) report.mean_squared_error = total.noise.value() / static_cast<double>(finite);
+  report.sqnr = total.noise.is_zero() ? std::numeric_limits<double>::infinity()
+                                      : SumOfSquares::decibels(total.signal, total.noise);
+  if (finite == 0) report.sqnr = std::numeric_limits<double>::quiet_NaN();  // nothing was measured
   return report;
 }
 

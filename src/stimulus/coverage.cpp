@@ -300,7 +300,7 @@ Coverage::Model legal_model(const BundleGenerator::Plan& plan) {
     }
     if (relevant && !others.empty()) {
       g[fields].unreachable.push_back(
-          {fmt::format("{}.{}={}", covered.command, isa::name_of(covered.field), others), covered.why});
+          {fmt::format("{}.{}={}", covered.command, isa::name_of(covered.field), others), std::string(covered.why)});
     }
   }
   const bool computes = any_cube || std::any_of(used.begin(), used.end(), is_conversion);
@@ -318,16 +318,17 @@ Coverage::Model legal_model(const BundleGenerator::Plan& plan) {
 Coverage::Model illegal_model(const BundleGenerator::Plan& plan) {
   Coverage::Model model;
   model.groups = {{"rules", "the rule that refuses the bundle"}, {"rule operations", "rule x operation"}};
-  for (const machine::Rule& rule : machine::rules()) {
-    const RuleReach& reach = rule_reach()[static_cast<std::size_t>(rule.id)];
-    const auto& wanted = plan.options.rules;
-    if (!reach.why.empty()) model.groups[rules].unreachable.push_back({std::string(rule.name), reach.why});
-    if (std::find(wanted.begin(), wanted.end(), rule.id) == wanted.end()) continue;
-    model.groups[rules].add(static_cast<uint64>(rule.id), std::string(rule.name));
+  for (const RuleReach& whatever_options : rule_reach()) {
+    const auto row = std::find_if(plan.reach.begin(), plan.reach.end(),
+                                  [&](const RuleReach& r) { return r.rule == whatever_options.rule; });
+    const RuleReach& reach = row == plan.reach.end() ? whatever_options : *row;
+    const std::string name(machine::rule(reach.rule).name);
+    if (!reach.why.empty()) model.groups[rules].unreachable.push_back({name, reach.why});
+    if (row == plan.reach.end() || !reach.why.empty()) continue;
+    model.groups[rules].add(static_cast<uint64>(reach.rule), name);
     for (const Operation o : reach.operations) {
-      if (plan.heads_of[static_cast<std::size_t>(o)].empty()) continue;
-      model.groups[rule_operations].add(static_cast<uint64>(rule.id) << 8 | static_cast<uint64>(o),
-                                        fmt::format("{} {}", rule.name, name_of(o)));
+      model.groups[rule_operations].add(static_cast<uint64>(reach.rule) << 8 | static_cast<uint64>(o),
+                                        fmt::format("{} {}", name, name_of(o)));
     }
   }
   return model;

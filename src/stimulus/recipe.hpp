@@ -51,7 +51,7 @@ struct Recipe {
   std::optional<bool> c_scale{};
   std::optional<bool> row_max_init{};
   std::optional<bool> group_max{};
-  std::array<std::uint32_t, 3> exact_dims{};  // 0: by class
+  std::array<std::uint32_t, 3> exact_dims{};  // 0: by class; never more than max_dim
   bool c_name_is_hand = false;                // F8
   bool c_scale_name_is_hand = false;          // F9
   bool several_bindings = false;              // at least two B.IOT, the first without L
@@ -174,8 +174,11 @@ struct BundleGenerator::Plan {
   std::vector<std::array<DimClass, 3>> dims;
   Walk dim_walk;
   std::vector<std::vector<Head>> heads_of;  // by operation, without repetition
+  std::vector<RuleReach> reach;
+  std::vector<std::vector<isa::Operation>> rule_operations;  // by options.rules
 
-  Recipe recipe(uint64 index, Random& random) const;
+  Recipe legal_recipe(uint64 index) const;
+  Recipe random_recipe(isa::Operation operation, Random& random) const;
 };
 
 /// The posts that a head can have.

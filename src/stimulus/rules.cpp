@@ -195,6 +195,21 @@ const Source* pick_source(const Draft& d, Random& random, bool (*wanted)(Role)) 
 bool any_role(Role) {
   return true;
 }
+
+/// A Local source is not there, or its PE has no part in it.
+bool lose_source(Draft& d, Random& random) {
+  const Source* s = pick_source(d, random, any_role);
+  if (s == nullptr) return false;
+  machine::TileRef& ref = d.state.pe[s->pe].local[s->name];
+  if (random.chance(2)) {
+    ref = nullptr;
+    return true;
+  }
+  Tile copy = *ref;
+  copy.descriptor().allocation_mask = static_cast<std::uint8_t>(machine::full_mask & ~machine::pe_bit(s->pe));
+  ref = machine::share(std::move(copy));
+  return true;
+}
 bool mathematical(Role r) {
   return r == Role::a || r == Role::a_scale || r == Role::b || r == Role::b_scale || r == Role::c || r == Role::bias ||
          r == Role::c_scale;
@@ -726,23 +741,7 @@ constexpr std::array<RuleBreaker, static_cast<std::size_t>(RuleId::count)> kBrea
          }
        }
      }},
-    {F0,
-     {},
-     cube,
-     as_it_is,
-     [](Draft& d, Random& random) {
-       const Source* s = pick_source(d, random, any_role);
-       if (s == nullptr) return false;
-       machine::TileRef& ref = d.state.pe[s->pe].local[s->name];
-       if (random.chance(2)) {
-         ref = nullptr;
-         return true;
-       }
-       Tile copy = *ref;
-       copy.descriptor().allocation_mask = static_cast<std::uint8_t>(machine::full_mask & ~machine::pe_bit(s->pe));
-       ref = machine::share(std::move(copy));
-       return true;
-     }},
+    {F0, {}, cube, as_it_is, lose_source},
     {F1,
      {},
      cube,
@@ -986,22 +985,7 @@ constexpr std::array<RuleBreaker, static_cast<std::size_t>(RuleId::count)> kBrea
        d.code[at].set(random.chance(2) ? Field::reg_dst : Field::reg_src2, reg);
        return true;
      }},
-    {T9,
-     {},
-     store_or_move,
-     local_transfer,
-     [](Draft& d, Random& random) {
-       const Source* s = pick_source(d, random, any_role);
-       machine::TileRef& ref = d.state.pe[s->pe].local[s->name];
-       if (random.chance(2)) {
-         ref = nullptr;
-         return true;
-       }
-       Tile copy = *ref;
-       copy.descriptor().allocation_mask = static_cast<std::uint8_t>(machine::full_mask & ~machine::pe_bit(s->pe));
-       ref = machine::share(std::move(copy));
-       return true;
-     }},
+    {T9, {}, store_or_move, local_transfer, lose_source},
     {T10,
      {},
      store_or_move,
@@ -1206,7 +1190,7 @@ std::span<const RuleReach> rule_reach() noexcept {
   static const auto table = [] {
     std::vector<RuleReach> rows;
     for (const RuleBreaker& b : kBreakers) {
-      RuleReach row{b.rule, {}, b.why};
+      RuleReach row{b.rule, {}, std::string(b.why)};
       for (std::size_t o = 1; b.applies != nullptr && o < isa::operation_names.size(); ++o) {
         if (b.applies(static_cast<Operation>(o))) row.operations.push_back(static_cast<Operation>(o));
       }

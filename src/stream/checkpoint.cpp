@@ -1,7 +1,6 @@
 #include "bitcube/stream/checkpoint.hpp"
 
 #include <fmt/format.h>
-#include <re2/re2.h>
 
 #include <algorithm>
 #include <chrono>
@@ -23,6 +22,8 @@
 #include "elements.hpp"
 #include "fingerprint.hpp"
 #include "guarded.hpp"
+#include "quote_text.hpp"
+#include "selection.hpp"
 
 namespace bitcube::stream {
 namespace {
@@ -31,70 +32,6 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kCopyAtOnce = std::uint64_t{4} << 20;
 constexpr std::chrono::seconds kSyncInterval{15};
-
-/// The patterns of an option. They are compiled once.
-class Patterns {
- public:
-  static Expected<Patterns> compile(std::string_view option, const std::vector<std::string>& texts) {
-    Patterns out;
-    out.option_ = option;
-    RE2::Options options(RE2::Quiet);
-    for (const std::string& text : texts) {
-      out.all_.push_back(std::make_unique<RE2>(text, options));
-      if (!out.all_.back()->ok()) {
-        return Error{fmt::format("{}: {} is no regular expression of RE2: {}", option, quote_text(text),
-                                 out.all_.back()->error())};
-      }
-    }
-    out.used_.resize(texts.size());
-    return out;
-  }
-
-  bool empty() const noexcept { return all_.empty(); }
-  /// Whether one of them is found in the name. All are tried, to know which are never found.
-  bool match(const std::string& name) {
-    bool any = false;
-    for (std::size_t i = 0; i < all_.size(); ++i) {
-      if (!RE2::PartialMatch(name, *all_[i])) continue;
-      used_[i] = true;
-      any = true;
-    }
-    return any;
-  }
-  void report_unused(std::vector<std::string>& warnings) const {
-    for (std::size_t i = 0; i < all_.size(); ++i) {
-      if (!used_[i])
-        warnings.push_back(fmt::format("{} {}: matches no tensor", option_, quote_text(all_[i]->pattern())));
-    }
-  }
-
- private:
-  std::string option_;
-  std::vector<std::unique_ptr<RE2>> all_;
-  std::vector<bool> used_;
-};
-
-const Format* float_of(std::string_view dtype) {
-  if (dtype == "F64") return &fp64;
-  if (dtype == "F32") return &fp32;
-  if (dtype == "F16") return &fp16;
-  if (dtype == "BF16") return &bf16;
-  return nullptr;
-}
-
-/// Why a tensor is not quantised, or "".
-std::string unfit(const SafetensorsTensor& tensor, const CheckpointOptions& options) {
-  if (!safetensors_bits(tensor.dtype)) return "unknown type";
-  if (float_of(tensor.dtype) == nullptr) return fmt::format("{} is not quantised", tensor.dtype);
-  if (tensor.shape.size() < options.min_rank) {
-    return fmt::format("{} dimension{}, fewer than {}", tensor.shape.size(), tensor.shape.size() == 1 ? "" : "s",
-                       options.min_rank);
-  }
-  if (tensor.shape.empty()) return "a scalar";
-  const uint64 least = *std::ranges::min_element(tensor.shape);
-  if (least < options.min_dim) return fmt::format("dimension {} < {}", least, options.min_dim);
-  return {};
-}
 
 /// Of the bytes of a tensor in the result: of its codes and of its scales, or of all and of none.
 struct Fingerprints {
@@ -290,7 +227,7 @@ Expected<void> CheckpointQuantizer::Impl::plan_shard(const CheckpointFile& file,
     } else if (excluded) {
       planned.reason = "excluded";
     } else {
-      planned.reason = unfit(tensor, options);
+      planned.reason = unfit(tensor.dtype, tensor.shape, options.min_rank, options.min_dim);
     }
     if (planned.reason.empty()) {
       if (tensor.name.empty()) return fail("a quantised tensor needs a name; copy it with --exclude '^$'");
@@ -304,8 +241,8 @@ Expected<void> CheckpointQuantizer::Impl::plan_shard(const CheckpointFile& file,
       planned.source = rounded ? options.source_type : stored;
       const auto rank = static_cast<std::int64_t>(tensor.shape.size());
       if (options.axis < -rank || options.axis >= rank) {
-        return fail(
-            fmt::format("it has {} dimensions, but no axis {}; give another axis, or exclude it", rank, options.axis));
+        return fail(fmt::format("it has {} dimension{}, but no axis {}; give another axis, or exclude it", rank,
+                                rank == 1 ? "" : "s", options.axis));
       }
       const auto axis = static_cast<std::size_t>(options.axis < 0 ? options.axis + rank : options.axis);
       auto described = describe_quantized(*planned.source, tensor.shape, axis, options.quantize);

@@ -3,16 +3,10 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
+
+#include "quote_text.hpp"
 
 namespace bitcube::stream {
-
-std::string quote_text(std::string_view text) {
-  constexpr std::size_t kLimit = 200;
-  using Json = nlohmann::json;
-  const std::string json = Json(text.substr(0, kLimit)).dump(-1, ' ', false, Json::error_handler_t::replace);
-  return text.size() <= kLimit ? json : json + "...";
-}
 
 Expected<CheckpointFiles> visit_checkpoint(
     const std::filesystem::path& path,

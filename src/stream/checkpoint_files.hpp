@@ -30,7 +30,4 @@ Expected<CheckpointFiles> visit_checkpoint(
     const std::filesystem::path& path,
     const std::function<Expected<void>(const CheckpointFile& file, Safetensors safetensors)>& visit);
 
-/// A name or pattern as a JSON string, for messages.
-std::string quote_text(std::string_view text);
-
 }  // namespace bitcube::stream

@@ -12,6 +12,7 @@
 #include "checkpoint_files.hpp"
 #include "elements.hpp"
 #include "guarded.hpp"
+#include "quote_text.hpp"
 
 namespace bitcube::stream {
 namespace {
@@ -187,6 +188,9 @@ const SafetensorsMetadata& TensorFiles::metadata() const noexcept {
 }
 const std::vector<std::string>& TensorFiles::warnings() const noexcept {
   return impl_->warnings;
+}
+Expected<TensorFiles::Read> TensorFiles::reader(std::size_t tensor) const {
+  return guarded("read", [&] { return impl_->read_part(tensor, 0); });
 }
 
 struct Comparer {

@@ -666,8 +666,8 @@ TEST(CApi, Postprocess) {
     p.activation_carriers = alphas;
 
     const Format& accumulator = format_of(type);
-    const auto expected =
-        postprocess(Accumulators{.format = &accumulator, .rows = rows, .cols = cols, .words = {words.begin(), words.end()}}, p);
+    const auto expected = postprocess(
+        Accumulators{.format = &accumulator, .rows = rows, .cols = cols, .words = {words.begin(), words.end()}}, p);
     bitcube_postprocess_sizes sizes{};
     const bitcube_status checked = bitcube_postprocess_check(code_of(accumulator), rows, cols, &o, &sizes);
     if (!expected) {

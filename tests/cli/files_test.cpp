@@ -38,6 +38,30 @@ TEST(Files, GoldensNeverReplaceTheirInput) {
   EXPECT_FALSE(std::filesystem::exists(dir / "w.safetensors"));
 }
 
+// "-" is no name for a file that was meant to be standard output.
+TEST(Files, NoFileIsNamedAsStandardOutput) {
+  const TempDir dir;
+  save(dir / "w.npy", DType::kF32, {64, 64}, std::vector<float>(4096, 0.5F));
+  const std::string w = dir / "w.npy";
+  write_text(dir / "p.s", "BSTOP\n");
+  for (const Arguments& command : std::vector<Arguments>{{"convert", w, "--to", "fp16", "-o", "-"},
+                                                         {"quantize", w, "--format", "hif4", "-o", "-"},
+                                                         {"matmul", w, w, "-o", "-"},
+                                                         {"asm", dir / "p.s", "-o", "-"},
+                                                         {"report", w, "-o", "-"},
+                                                         {"vectors", "--what", "tcvt", "--count", "5", "-o", "-"},
+                                                         {"gen", "convert", "--count", "5", "-o", "-"},
+                                                         {"gen", "bundle", "--count", "5", "-o", "-"},
+                                                         {"gen", "bundle", "--format", "readmemh", "-o", "-"}}) {
+    SCOPED_TRACE(command[0]);
+    EXPECT_TRUE(
+        refuses(command, "-: standard output has the results in text; name a file (./- for a file of that name)"));
+  }
+  EXPECT_FALSE(std::filesystem::exists("-"));
+  EXPECT_TRUE(succeeds(run({"convert", w, "--to", "fp16", "-o", dir / "-"})));
+  EXPECT_TRUE(std::filesystem::exists(std::string(dir / "-")));
+}
+
 // More threads than cores are no error and no message.
 TEST(Files, AnyThreadCount) {
   const TempDir dir;

@@ -59,7 +59,7 @@ TEST(Gen, FiveImagesOrNone) {
   // Types that cannot break the rule: nothing is left behind.
   const std::string none = dir / "none";
   EXPECT_TRUE(refuses({"gen", "bundle", "--illegal", "V6", "--types", "FP32", "--format", "readmemh", "-o", none},
-                      "no bundle of these operations, types and dimensions that breaks V6"));
+                      "--illegal: no bundle breaks V6: none of these operations and types"));
   EXPECT_FALSE(std::filesystem::exists(none + ".words.hex"));
 }
 
@@ -70,6 +70,49 @@ TEST(Gen, ListRules) {
   const Outcome json = run({"gen", "bundle", "--list-rules", "--json"});
   EXPECT_EQ(json.json().size(), 73U);
   EXPECT_EQ(json.json()[0]["rule"], "A1");
+}
+
+TEST(Gen, RulesThatTheDimensionsKeepWhole) {
+  const TempDir dir;
+  const std::string file = dir / "s.s";
+  EXPECT_TRUE(refuses({"gen", "bundle", "--illegal", "G4", "--max-dim", "8", "-o", file},
+                      "--max-dim: no bundle breaks G4: dimensions up to 8 are too small, up to 40 do"));
+  EXPECT_FALSE(std::filesystem::exists(file));
+  const Outcome any = run({"gen", "bundle", "--illegal", "any", "--max-dim", "8", "--count", "100", "-o", file,
+                           "--coverage", dir / "cover.txt"});
+  EXPECT_EQ(any.exit, 0) << any.err;
+  EXPECT_NE(any.err.find("note: --illegal any leaves out G4: dimensions up to 8 are too small"), std::string::npos);
+  EXPECT_EQ(any.err.find("A13"), std::string::npos);  // no option keeps that one whole
+  EXPECT_NE(test::read_text(dir / "cover.txt").find("G4 (dimensions up to 8"), std::string::npos);
+  EXPECT_TRUE(succeeds(run({"run", file})));
+  // Who names operations asks for their rules alone.
+  EXPECT_TRUE(succeeds(run({"gen", "bundle", "--illegal", "any", "--op", "TLOAD", "--count", "5", "-o", file})));
+  const Outcome list = run({"gen", "bundle", "--list-rules", "--max-dim", "8"});
+  EXPECT_TRUE(succeeds(list));
+  EXPECT_NE(list.out.find("\n  G4: dimensions up to 8"), std::string::npos);
+}
+
+TEST(Gen, SaysWhenAProgramIsTooLongToRun) {
+  const TempDir dir;
+  const std::string file = dir / "s.s";
+  const Outcome long_one = run({"gen", "bundle", "--count", "10000", "-o", file});
+  EXPECT_EQ(long_one.exit, 0);
+  EXPECT_GT(std::filesystem::file_size(file), 64U << 20);
+  EXPECT_NE(long_one.err.find("bitcube run takes 67108864 at most; make parts with --first and --count"),
+            std::string::npos)
+      << long_one.err;
+  EXPECT_TRUE(refuses({"run", file}, "a program has at most 67108864"));
+  // Words are not for `run`.
+  EXPECT_TRUE(succeeds(run({"gen", "bundle", "--count", "10", "--format", "words", "-o", file})));
+}
+
+TEST(Gen, PostprocessRowsOfS4AreKnownDifferences) {
+  const TempDir dir;
+  const std::string post = dir / "post.csv";
+  EXPECT_TRUE(succeeds(run({"gen", "postprocess", "--mode", "REQ4", "--count", "500", "-o", post})));
+  const Outcome checked = run({"conform", post, "--profile", "pto"});
+  EXPECT_TRUE(succeeds(checked));
+  EXPECT_NE(checked.out.find("  s4x2-sign-extension "), std::string::npos) << checked.out;
 }
 
 TEST(Gen, Refuses) {

@@ -32,6 +32,38 @@ TEST(Asm, RoundTrip) {
   EXPECT_EQ(run({"disasm", dir / "w1.bin", "--json"}).json()["instructions"][0]["word"], "0x38531181");
 }
 
+TEST(Asm, DisassemblesDigits) {
+  const TempDir dir;
+  ASSERT_TRUE(succeeds(run({"asm", examples + "w1.s", "-o", dir / "w1.bin"})));
+  const Json lines = run({"disasm", dir / "w1.bin", "--json"}).json()["instructions"];
+  // A word a line in as many digits as it has, and in the 16 of an entry of $readmemh.
+  std::string words = "# made by hand\n";
+  std::string entries;
+  for (const Json& line : lines) {
+    const std::string digits = line["word"].get<std::string>().substr(2);
+    words += digits + "  // " + line["text"].get<std::string>() + "\r\n\n";
+    entries += std::string(16 - digits.size(), '0') + digits + "\n";
+  }
+  write_text(dir / "w1.words", words);
+  write_text(dir / "w1.hex", entries);
+  EXPECT_EQ(run({"disasm", dir / "w1.words", "--json"}).json()["instructions"], lines);
+  EXPECT_EQ(run({"disasm", dir / "w1.hex", "--json"}).json()["instructions"], lines);
+  EXPECT_EQ(run({"disasm", dir / "w1.words"}).out, run({"disasm", dir / "w1.bin"}).out);
+  // As gen writes them; and what is in a .bin are bytes, whatever they look like.
+  ASSERT_TRUE(succeeds(run({"gen", "bundle", "--count", "1", "--format", "words", "-o", dir / "gen.words"})));
+  EXPECT_TRUE(run({"disasm", dir / "gen.words"}).out.starts_with("BSTART"));
+  write_text(dir / "digits.bin", "03FC");
+  EXPECT_EQ(run({"disasm", dir / "digits.bin", "--json"}).json()["bytes"], 4);
+
+  write_text(dir / "p.s", "\nBSTOP\n");
+  EXPECT_TRUE(refuses({"disasm", dir / "p.s"}, "p.s:2: 'BSTOP' is no word in hexadecimal"));
+  write_text(dir / "short.words", "0043");
+  EXPECT_TRUE(refuses({"disasm", dir / "short.words"},
+                      "short.words:1: '0043' has 4 digits, but an instruction that begins so has 8"));
+  write_text(dir / "long.words", "10000");
+  EXPECT_TRUE(refuses({"disasm", dir / "long.words"}, "'10000' has 5 digits, but an instruction that begins so has 4"));
+}
+
 TEST(Asm, Refuses) {
   const TempDir dir;
   write_text(dir / "p.s", "BSTOP\nB.DIM zero, 16, ->LB9\n");

@@ -24,6 +24,33 @@ TEST(Usage, HelpAndVersion) {
   }
 }
 
+/// The help of the command and of all below it shows examples of that command; how many commands there were.
+std::size_t check_examples(const Arguments& command) {
+  Arguments arguments = command;
+  arguments.push_back("--help");
+  const Outcome help = run(arguments);
+  EXPECT_TRUE(succeeds(help));
+  std::string name = "bitcube";
+  for (const std::string& word : command) name += ' ' + word;
+  const std::size_t examples = help.out.find("\nExamples:\n");
+  EXPECT_TRUE(examples != std::string::npos && help.out.find(name, examples) != std::string::npos) << name;
+  std::size_t count = 1;
+  const std::string heading = "\nSubcommands:\n";
+  std::size_t at = help.out.find(heading);
+  if (at == std::string::npos) return count;
+  for (at += heading.size(); help.out.compare(at, 2, "  ") == 0; at = help.out.find('\n', at) + 1) {
+    if (help.out[at + 2] == ' ') continue;  // more about the command above
+    Arguments below = command;
+    below.push_back(help.out.substr(at + 2, help.out.find(' ', at + 2) - at - 2));
+    count += check_examples(below);
+  }
+  return count;
+}
+
+TEST(Usage, EveryCommandHasExamplesOfItsOwn) {
+  EXPECT_GT(check_examples({}), 25U);
+}
+
 TEST(Usage, BadUsage) {
   EXPECT_TRUE(refuses({}, "no command; choose from formats, convert"));
   EXPECT_TRUE(refuses({"convrt"}, "unknown name 'convrt'; did you mean convert?"));

@@ -56,6 +56,69 @@ TEST(Document, LongRemarksStayInHundredColumns) {
   }
 }
 
+std::string text_of_section(Section section) {
+  return text_of({.title = "t", .sections = {std::move(section)}});
+}
+
+TEST(Document, LongHeadingsWrapWithTheirClause) {
+  const std::string a(60, 'a');
+  EXPECT_EQ(text_of_section({.title = a + ' ' + a, .clause = "numerics 1"}),
+            "t\n\n1  " + a + "\n   " + a + "  [numerics 1]\n");
+  // 97 columns are left to the title; the clause takes its own line.
+  EXPECT_EQ(text_of_section({.title = a + ' ' + std::string(30, 'b'), .clause = "numerics 1"}),
+            "t\n\n1  " + a + ' ' + std::string(30, 'b') + "\n   [numerics 1]\n");
+}
+
+TEST(Document, WideTablesWrapTheirSentences) {
+  std::string sentence = "word";
+  for (int i = 0; i < 19; ++i) sentence += " word";
+  const std::string fifteen = sentence.substr(0, 15 * 5 - 1);
+  EXPECT_EQ(text_of_section({.title = "s", .tables = {{"", {"a", "meaning"}, {{std::string(20, 'x'), sentence}}}}}),
+            "t\n\n1  s\n   a                     meaning\n"
+            "   " +
+                std::string(20, 'x') + "  " + fifteen + "\n" + std::string(25, ' ') + "word word word word word\n");
+}
+
+TEST(Document, WideTablesOfNumbersAreFolded) {
+  const std::string x(40, '1');
+  const std::string y(10, '2');
+  // 3 + 40 + 2 + 40 + 2 + 40 are too many; the cells of the last row end before the fold.
+  EXPECT_EQ(text_of_section({.title = "s", .tables = {{"", {"a", "b", "c"}, {{x, x, x}, {y, y, y}, {y}}, {1, 2}}}}),
+            "t\n\n1  s\n"
+            "   a" +
+                std::string(40, ' ') + std::string(40, ' ') + "b\n" + std::string(9 + 39, ' ') +
+                "c\n"
+                "   " +
+                x + "  " + x + "\n         " + x +
+                "\n"
+                "   " +
+                y + std::string(32 + 30, ' ') + y + "\n" + std::string(9 + 30, ' ') + y +
+                "\n"
+                "   " +
+                y + "\n");
+}
+
+TEST(Document, FoldedLinesAreAboutEquallyWide) {
+  const std::string x(30, '1');
+  const std::string gap(31, ' ');
+  EXPECT_EQ(
+      text_of_section({.title = "s", .tables = {{"", {"a", "b", "c", "d"}, {{x, x, x, x}}}}}),
+      "t\n\n1  s\n   a" + gap + "b\n         c" + gap + "d\n   " + x + "  " + x + "\n         " + x + "  " + x + "\n");
+}
+
+TEST(Document, LongNamesAndWordsOfFactsStayInHundredColumns) {
+  const std::string value(40, 'v');
+  const std::string word(60, 'w');
+  EXPECT_EQ(text_of_section({.title = "s", .facts = {{"a", value, word}}}),
+            "t\n\n1  s\n   a  " + value + "\n        " + word + "\n");
+  const std::string name(60, 'n');
+  const std::string bits(64, '1');
+  EXPECT_EQ(text_of_section({.title = "s", .facts = {{"a", "1", "why"}, {name, bits, "so"}}}),
+            "t\n\n1  s\n   a  1  why\n   " + name + "\n     " + bits + "\n       so\n");
+  EXPECT_EQ(text_of_section({.title = "s", .facts = {{std::string(38, 'n'), bits}}}),
+            "t\n\n1  s\n   " + std::string(38, 'n') + "\n     " + bits + "\n");
+}
+
 TEST(Document, Json) {
   const auto json = nlohmann::json::parse(json_of(example()));
   EXPECT_EQ(json["sections"][0]["facts"][1]["remark"], "why so");

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,18 @@ inline std::vector<std::string> row(const Document& document, std::string_view t
 /// The last line of the text.
 inline std::string last_line(const Document& document) {
   return document.results.empty() ? "no result" : document.results.back().name + " " + document.results.back().value;
+}
+
+/// The first line of a text that is wider than a terminal of 100 columns and is not a single word; else nothing.
+inline std::string too_wide(std::string_view text) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    const auto width = std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; });
+    const std::size_t word = std::min(line.find_first_not_of(' '), line.size());
+    if (width > 100 && line.find(' ', word) != line.npos) return std::string(line);
+  }
+  return {};
 }
 
 using Cells = std::vector<std::string>;

@@ -20,7 +20,9 @@ Document explained(std::string_view text, const ExplainFaultOptions& options = {
   machine::Core core;
   auto document = explain_fault(*program, core, options);
   EXPECT_TRUE(document) << document.error().message;
-  return document ? *document : Document{};
+  if (!document) return {};
+  EXPECT_EQ(test::too_wide(text_of(*document)), "");
+  return *document;
 }
 
 // architecture 4.3, B2: a CUBE bundle without B.FPATR is refused when it stops.

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "bitcube/cube/matrix_operand.hpp"
+#include "explain/facts.hpp"
 #include "oracle/oracle.hpp"
 #include "oracle/worked_rows.hpp"
 #include "support/csv.hpp"
@@ -211,6 +212,9 @@ std::string check_random_product(test::Operands& operands, std::size_t& explaine
   const auto document = explain_matmul(a(), b(), row, col, product, post.options, operands.chance(4));
   if (!document) return document.error().message;
   ++explained;
+  if (explained % 8 == 0) {
+    if (const std::string line = test::too_wide(text_of(*document)); !line.empty()) return "too wide: " + line;
+  }
   const std::string where = std::string(fa.name) + " " + std::string(fb.name) + " " +
                             std::string(product.profile->name) + " " + std::string(post.options.mode->name) + ": ";
   const std::string wanted = expected_result(*d, row, col, word, post.options);
@@ -271,6 +275,9 @@ TEST(ExplainPostprocess, LastResultIsTheLibrarysOverRandomAccumulators) {
     const auto document = explain_postprocess(all, row, col, post.options);
     ASSERT_TRUE(document) << document.error().message;
     ASSERT_EQ(result_text(*document), expected_result(*d, row, col, words[row * cols + col], post.options));
+    if (i % 4 == 0) {
+      ASSERT_EQ(test::too_wide(text_of(*document)), "") << document->title;
+    }
   }
 }
 

@@ -76,6 +76,9 @@ TEST(ExplainQuantize, LastResultIsQuantizeOverAllFormats) {
                       (options.format->element->lane_bits + 3) / 4);
       ASSERT_TRUE(document->results.back().value.starts_with(expected))
           << document->title << ": " << document->results.back().value << ", expected " << expected;
+      if (n == 0) {
+        ASSERT_EQ(test::too_wide(text_of(*document)), "") << document->title;
+      }
     }
   }
 }
@@ -159,7 +162,9 @@ TEST(ExplainQuantize, RefusesWhatIsNotThere) {
   const std::vector<uint64> first{0};
   EXPECT_FALSE(explain_quantize(bytes, bf16, shape, 0, {}, outside));
   EXPECT_FALSE(explain_quantize(bytes, bf16, shape, 0, {}, deep));
-  EXPECT_FALSE(explain_quantize(bytes, bf16, shape, 1, {}, first));
+  const auto no_axis = explain_quantize(bytes, bf16, shape, 1, {}, first);
+  ASSERT_FALSE(no_axis);
+  EXPECT_EQ(no_axis.error().message, "axis 1 is outside of an array with 1 dimension");
   EXPECT_FALSE(explain_quantize(bytes, fp32, shape, 0, {}, first));
   EXPECT_FALSE(explain_quantize(bytes, bf16, shape, 0, {.tensor_scale = true}, first));
 }

@@ -22,6 +22,9 @@ TEST(ExplainWord, LastResultIsTheLibrarysTextOverAllForms) {
       ASSERT_TRUE(document) << document.error().message;
       ASSERT_EQ(document->results.size(), 2U);
       EXPECT_EQ(document->results.back().value, isa::disassemble({word, form.length}));
+      if (n % 4 == 0) {
+        EXPECT_EQ(test::too_wide(text_of(*document)), "") << document->title;
+      }
       const bool legal = static_cast<bool>(isa::decode(word));
       EXPECT_EQ(document->results.front().name, legal ? "instruction" : "fault");
       instructions += legal ? 1 : 0;

@@ -169,6 +169,18 @@ constexpr BadLine bad_lines[] = {
     {".half -1", "7:7: -1 does not fit into 16 bits without a sign"},
     {".half", "7:6: expected a number, found the end of the instruction"},
     {".byte 1 2", "7:9: expected ',' or the end of the directive, found '2'"},
+    {"B.FPATR Foo, 0, 0, 0, 0, 0, 0, 0, 0, 0", "7:9: expected a PreQuantMode such as NoQuant or its code, found 'Foo'"},
+    {"B.FPATR NoQuant, Foo, 0, 0, 0, 0, 0, 0, 0, 0",
+     "7:18: expected ReluMode (0 None, 1 ReLU, 2 LReLU, 3 PReLU), found 'Foo'"},
+    {"B.FPATR NoQuant, 0, Foo, 0, 0, 0, 0, 0, 0, 0",
+     "7:21: expected GroupNCode (0..9; the code, not the width), found 'Foo'"},
+    {"B.DATR {Foo, FP16, Null, EQ, RNE, 0, 0}", "7:9: expected a layout such as ND2M16, found 'Foo'"},
+    {"B.DATR {NORM, FP16, Foo, EQ, RNE, 0, 0}", "7:21: expected a pad value (Zero, Max, Min, Null), found 'Foo'"},
+    {"B.DATR {NORM, FP16, Null, Foo, RNE, 0, 0}", "7:27: expected a comparison (EQ, NE, LT, GT, LE, GE), found 'Foo'"},
+    {"B.DATR {NORM, FP16, Null, EQ, Foo, 0, 0}",
+     "7:31: expected a rounding mode (Default, RNE, RTZ, RTM, RTP, RNA, RTO, RHB), found 'Foo'"},
+    {"B.IOT T#1, mask=Foo", "7:17: expected a PE mask (0000, 1000, 0100, 0010, 0001, 1100, 1110, 1111), found 'Foo'"},
+    {"B.IOT T#1, mask=1111, ->U<Foo>", "7:27: expected a SizeCode (1..10), found 'Foo'"},
     {"BSTOP; B.DIM zero, 1, ->LB0 x # comment", "7:29: expected the end of the instruction, found 'x'"},
 };
 
@@ -237,6 +249,44 @@ TEST(IsaText, Names) {
        {"", "T", "T#", "T#0", "T#17", "Q#1", "T#1x", "T#99999", "S64", "S", "S-1", "r1"}) {
     EXPECT_FALSE(find_tile(text) || find_shared_tile(text) || find_gpr(text)) << text;
   }
+}
+
+// What one word holds, field by field: the worked word of architecture 8.1 and one with an illegal field.
+TEST(IsaText, FieldsOfAWord) {
+  const auto reading = [](Form form, std::uint64_t word, std::string_view name) {
+    for (FieldReading& f : read_fields(form, word)) {
+      if (f.row.name == name) return f;
+    }
+    ADD_FAILURE() << "no field " << name;
+    return FieldReading{};
+  };
+  const FieldReading type = reading(Form::bstart_tmatmul_mx_bias, 0x38531181, "DataType");
+  EXPECT_EQ(type.row.bits, "[31:27]");
+  EXPECT_EQ(type.width, 5);
+  EXPECT_EQ(type.bits, 7U);
+  EXPECT_EQ(type.value, "E4M3");
+  EXPECT_TRUE(type.legal);
+  // C.BSTART DIRECT with an offset of -2: 12 bits of two's complement, not a negative number.
+  const Instruction back = Instruction(Form::c_bstart_direct).set(Field::offset, -2);
+  const FieldReading offset = reading(Form::c_bstart_direct, Codec::encode(back).bits, "Offset");
+  EXPECT_EQ(offset.bits, 0xFFEU);
+  EXPECT_EQ(offset.value, "-2");
+  // B.DATR with CMode 6, which is illegal (architecture 2.6).
+  const FieldReading cmode = reading(Form::b_datr, 0x00001023 | 6ULL << 29, "CMode");
+  EXPECT_FALSE(cmode.legal);
+  EXPECT_EQ(cmode.value, "6");
+}
+
+TEST(IsaText, FormsNearAWord) {
+  // B.FPATR with the reserved bit 10 set (architecture 2.7).
+  const std::vector<NearForm> near = nearest_forms({.bits = 0x00002423, .length = 4}, 2);
+  ASSERT_EQ(near.size(), 2U);
+  EXPECT_EQ(near[0].form, Form::b_fpatr);
+  EXPECT_EQ(near[0].differing, 0x400U);
+  EXPECT_NE(near[1].form, Form::b_fpatr);
+  EXPECT_TRUE(nearest_forms({.bits = 0x00002423, .length = 4}, 0).empty());
+  EXPECT_EQ(title_of(Form::bstart_tquant), "BSTART.SFU TQUANT");
+  EXPECT_EQ(title_of(Form::b_fpatr), "B.FPATR");
 }
 
 TEST(IsaText, ListOfForms) {

@@ -1,11 +1,37 @@
 """pip install, without a network and with the packages of the system, from the objects that are built already."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 
 from conftest import SOURCE
+
+
+def test_number_of_compilers(tmp_path):
+    # A CMake that writes down what it is asked; that it builds nothing ends the installation.
+    source, log = tmp_path / "source", tmp_path / "log"
+    source.mkdir()
+    for name in ("setup.py", "CMakeLists.txt"):
+        shutil.copy(os.path.join(SOURCE, name), source)
+    (source / "python" / "bitcube").mkdir(parents=True)
+    (tmp_path / "bin").mkdir()
+    cmake = tmp_path / "bin" / "cmake"
+    cmake.write_text(f'#!/bin/sh\necho "$@" > {shlex.quote(str(log))}\n')
+    cmake.chmod(0o755)
+
+    def asked(arguments, **more):
+        environment = {k: v for k, v in os.environ.items() if k != "CMAKE_BUILD_PARALLEL_LEVEL"}
+        environment |= {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "BITCUBE_BUILD_DIR": str(tmp_path), **more}
+        subprocess.run([sys.executable, "setup.py", "-q", "build_ext", *arguments], cwd=source, env=environment,
+                       capture_output=True, check=False)
+        return log.read_text().split("bitcube_python_package")[1].split()
+
+    assert asked([]) == ["-j", str(os.cpu_count())]
+    assert asked([], CMAKE_BUILD_PARALLEL_LEVEL="3") == []
+    assert asked(["-j7"], CMAKE_BUILD_PARALLEL_LEVEL="3") == ["-j", "7"]
+
 
 CHECK = """
 import sys, numpy, bitcube

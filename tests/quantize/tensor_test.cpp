@@ -465,6 +465,46 @@ TEST(Measure, LeavesOutWhatIsNotFinite) {
   EXPECT_EQ(report->mean_squared_error, 31.0 / 63);
 }
 
+TEST(Measure, SquaresBeyondADouble) {
+  // The scale E8M0 ends at 2^-127 and 2^127: every lane of the first becomes 0, those of the second all but vanish.
+  for (const double size : {1e-200, 1e200, 0x1p-1074, 0x1.fffffffffffffp1023}) {
+    const Bytes x = to_bytes(fp64, std::vector<uint64>(64, std::bit_cast<uint64>(size)));
+    const auto q = quantize(x, fp64, Shape{64}, 0, {.format = &block_named("mxfp8-e4m3")});
+    ASSERT_TRUE(q);
+    EXPECT_NEAR(measure(x, *q)->sqnr, 0, 1e-12) << size;
+  }
+  // Where both are there, the large ones decide: 1e-170 is lost, 2^20 is exact.
+  std::vector<uint64> words(64, std::bit_cast<uint64>(1e-170));
+  words[40] = std::bit_cast<uint64>(0x1p20);
+  const Bytes x = to_bytes(fp64, words);
+  const auto q = quantize(x, fp64, Shape{64}, 0, {.format = &block_named("mxfp8-e4m3")});
+  ASSERT_TRUE(q);
+  EXPECT_NEAR(measure(x, *q)->sqnr, 400 * std::log10(2.0) - 10 * std::log10(63.0) + 3400, 1e-9);
+}
+
+TEST(SumOfSquares, RatiosOfAllSizes) {
+  const auto sum = [](std::initializer_list<double> values) {
+    SumOfSquares out;
+    for (const double value : values) out.add(value);
+    return out;
+  };
+  EXPECT_EQ(sum({3, -4}).value(), 25);
+  EXPECT_EQ(SumOfSquares::decibels(sum({3, 4}), sum({0.5})), 10 * std::log10(100.0));
+  EXPECT_EQ(sum({1e300}).value(), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(sum({1e-300}).value(), 0);
+  EXPECT_NEAR(SumOfSquares::decibels(sum({1e300}), sum({1e-300})), 12000, 1e-9);
+  EXPECT_NEAR(SumOfSquares::decibels(sum({1e140, 1e-200}), sum({1e-140})), 5600, 1e-9);
+  EXPECT_NEAR(SumOfSquares::decibels(sum({1e-300, 1e-200}), sum({1e-199})), -20, 1e-9);
+  EXPECT_NEAR(SumOfSquares::decibels(sum({1e145, 1e144}), sum({1e145})), 10 * std::log10(1.01), 1e-12);
+  EXPECT_TRUE(std::isinf(SumOfSquares::decibels(sum({1}), sum({}))));
+  EXPECT_EQ(SumOfSquares::decibels(sum({}), sum({1e-300})), -std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(sum({0}).is_zero());
+  EXPECT_FALSE(sum({0x1p-1074}).is_zero());
+  SumOfSquares both = sum({1e300, 1});
+  both.add(sum({1e300, 1e-300}));
+  EXPECT_NEAR(SumOfSquares::decibels(both, sum({1e300})), 10 * std::log10(2.0), 1e-12);
+}
+
 TEST(Measure, ExactTensorsHaveInfiniteSqnr) {
   const Bytes x = to_bytes(fp32, std::vector<uint64>(64, 0x40E00000));
   const auto q = quantize(x, fp32, Shape{64}, 0);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "bitcube/machine/transfer_orders.hpp"
@@ -67,7 +68,9 @@ TEST(StimulusBundle, IllegalOnesBreakTheirRuleFirst) {
       EXPECT_NE(error_of({.rules = {reach.rule}}).find(reach.why), std::string::npos);
       continue;
     }
-    const BundleGenerator g = generator({.seed = 5, .rules = {reach.rule}});
+    // One row of a GEMV has too few groups for two CELLs below 257 columns.
+    const std::uint32_t max_dim = reach.rule == RuleId::G4 ? 264 : 40;
+    const BundleGenerator g = generator({.seed = 5, .rules = {reach.rule}, .max_dim = max_dim});
     std::set<isa::Operation> operations;
     for (uint64 i = 0; i < 2 * reach.operations.size(); ++i) {
       const Bundle b = bundle(g, i);
@@ -137,11 +140,38 @@ TEST(StimulusBundle, BadOptions) {
   EXPECT_NE(error_of({.operations = {isa::Operation::tmatmul}, .types = {DataType::fp64}}).find("FP64"),
             std::string::npos);
   // The rule could be broken, but not by these types.
-  const auto g = BundleGenerator::make({.types = {DataType::fp32}, .rules = {RuleId::V6}});
-  ASSERT_TRUE(g);
-  const auto b = g->bundle(0);
-  ASSERT_FALSE(b);
-  EXPECT_NE(b.error().message.find("breaks V6"), std::string::npos);
+  EXPECT_EQ(error_of({.types = {DataType::fp32}, .rules = {RuleId::V6}}),
+            "rules: no bundle breaks V6: none of these operations and types was found in 400 attempts");
+  // Nor by these dimensions: maxima of two CELLs take more than 8 rows or columns.
+  EXPECT_EQ(error_of({.rules = {RuleId::F7, RuleId::G4}, .max_dim = 8}),
+            "max_dim: no bundle breaks G4: dimensions up to 8 are too small, up to 40 do");
+  EXPECT_NE(error_of({.operations = {isa::Operation::tgemv}, .rules = {RuleId::G4}}).find("up to 264 do"),
+            std::string::npos);
+  EXPECT_NE(error_of({.rules = {RuleId::F7}, .any_rule = true}).find("any is asked for"), std::string::npos);
+}
+
+TEST(StimulusBundle, AnyRuleIsOneThatTheOptionsCanBreak) {
+  for (const std::uint32_t max_dim : {1U, 2U, 3U, 5U, 8U, 16U, 17U, 40U}) {
+    SCOPED_TRACE(max_dim);
+    const BundleGenerator g = generator({.seed = max_dim, .any_rule = true, .max_dim = max_dim});
+    std::map<RuleId, std::string> left_out;
+    ASSERT_EQ(g.reach().size(), machine::rules().size());
+    for (const RuleReach& reach : g.reach()) {
+      EXPECT_NE(reach.operations.empty(), reach.why.empty());
+      if (reach.operations.empty()) left_out[reach.rule] = reach.why;
+    }
+    // F10 is about more than 32 rows. For G4 maxima of two CELLs are wanted: 16 rows of two groups of FP32 fill one.
+    EXPECT_EQ(left_out.contains(RuleId::F10), max_dim < 33);
+    EXPECT_EQ(left_out.contains(RuleId::G4), max_dim < 17);
+    EXPECT_EQ(g.options().rules.size() + left_out.size(), machine::rules().size());
+    for (uint64 i = 0; i < 4 * g.options().rules.size(); ++i) {
+      const Bundle b = bundle(g, i);
+      ASSERT_TRUE(b.rule && b.outcome.fault) << i;
+      EXPECT_EQ(b.outcome.fault->id, *b.rule);
+      EXPECT_FALSE(left_out.contains(*b.rule));
+      EXPECT_LE(std::max({b.m, b.n, b.k}), max_dim) << machine::rule(*b.rule).name;
+    }
+  }
 }
 
 }  // namespace

@@ -234,6 +234,12 @@ TEST_F(Checkpoint, Refuses) {
   write_checkpoint(in, {{"a", "F32", {64, 64}}});
   EXPECT_TRUE(plan_fails(along(2), in + R"(: tensor "a": it has 2 dimensions, but no axis 2; give another axis, or )"
                                         "exclude it"));
+  write_checkpoint(in, {{"a", "F32", {64}}});
+  CheckpointOptions vectors_too = choose({}, {}, 64, 1);
+  vectors_too.axis = 1;
+  EXPECT_TRUE(plan_fails(vectors_too, in + R"(: tensor "a": it has 1 dimension, but no axis 1; )"
+                                           "give another axis, or exclude it"));
+  write_checkpoint(in, {{"a", "F32", {64, 64}}});
   auto work = CheckpointQuantizer::plan(in, kDefaults);
   ASSERT_TRUE(succeeds(work));
   EXPECT_TRUE(fails_with(work->run(in), in + ": is also an input; write the output to another file"));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -24,6 +25,10 @@ constexpr std::uint32_t size_code_bytes(unsigned code) noexcept {
 }
 
 enum class TileLayout : std::uint8_t { row_major, column_major, zn, nz, cube_m16, cube_m32, cube_n8 };
+
+inline constexpr std::array tile_layouts{TileLayout::row_major, TileLayout::column_major, TileLayout::zn,
+                                         TileLayout::nz,        TileLayout::cube_m16,     TileLayout::cube_m32,
+                                         TileLayout::cube_n8};
 
 constexpr std::string_view name_of(TileLayout layout) noexcept {
   constexpr std::string_view names[] = {"RowMajor", "ColumnMajor", "ZN", "NZ", "CUBE_M16", "CUBE_M32", "CUBE_N8"};

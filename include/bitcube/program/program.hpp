@@ -25,6 +25,9 @@
 
 namespace bitcube::program {
 
+/// Bytes of a program. A text of more is none that a person wrote, and a listing of it no help to one.
+inline constexpr std::size_t longest_text = std::size_t{64} << 20;
+
 /// Where something stands in a program text, counted from 1; 0: the program has no text.
 struct Position {
   int line = 0;

@@ -156,9 +156,34 @@ struct ErrorReport {
 };
 
 /// `original` holds the row-major words of tensor.source from which the tensor was made. Errors: its size, or an
-/// invalid tensor. Squares must fit a double: |x| below 2^511.
+/// invalid tensor.
 Expected<ErrorReport> measure(std::span<const std::byte> original, const QuantizedTensor& tensor,
                               const Execution& execution = {});
+
+/// A sum of squares of finite doubles. Squares that leave the range of a double are summed apart, scaled by a power of
+/// two: what there is of them decides a ratio of sums as it should.
+class SumOfSquares {
+ public:
+  void add(double x) noexcept;
+  void add(const SumOfSquares& other) noexcept;
+
+  bool is_zero() const noexcept { return large_ == 0 && ordinary_ == 0 && small_ == 0; }
+  /// Infinite or zero where the sum itself is beyond a double.
+  double value() const noexcept;
+  /// 10 log10(signal / noise); infinite where one of them is zero, NaN where both are.
+  static double decibels(const SumOfSquares& signal, const SumOfSquares& noise) noexcept;
+
+ private:
+  struct Scaled {
+    double sum;
+    int exponent;  // sum * 2^exponent
+  };
+  Scaled scaled() const noexcept;
+
+  double ordinary_ = 0;
+  double large_ = 0;  // in units of 2^1200
+  double small_ = 0;  // in units of 2^-1200
+};
 
 /// What measure() sums: errors of the lanes of some groups, one lane after the other.
 struct ErrorSums {
@@ -167,8 +192,8 @@ struct ErrorSums {
   double relative = 0;
   double max_relative = 0;
   double max_absolute = 0;
-  double signal = 0;
-  double noise = 0;
+  SumOfSquares signal;
+  SumOfSquares noise;
 
   void add(const Value& x, const Value& y) noexcept;
   void add(const ErrorSums& other) noexcept;

@@ -12,7 +12,7 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "bitcube/expected.hpp"
@@ -26,6 +26,7 @@ struct BundleOptions {
   std::vector<isa::Operation> operations{};  // empty: all of isa::operation_names
   std::vector<DataType> types{};             // AType and BType, source and destination type; empty: all
   std::vector<machine::RuleId> rules{};      // the rules to break, in turn; empty: legal bundles
+  bool any_rule = false;                     // in place of `rules`: all that bundles of these options can break
   std::uint32_t max_dim = 40;                // largest M, N and K; rows and columns of the other operations
   unsigned corners = 25;                     // percent of the elements that come from the corners of their type
 };
@@ -67,26 +68,29 @@ struct Bundle {
 struct RuleReach {
   machine::RuleId rule = machine::RuleId::count;
   std::vector<isa::Operation> operations{};  // empty: no bundle can
-  std::string_view why{};                    // why none can, else empty
+  std::string why{};                         // why none can, else empty
 };
-/// One row per rule of machine::rules(), in its order.
+/// One row per rule of machine::rules(), in its order, whatever the options.
 std::span<const RuleReach> rule_reach() noexcept;
 
 class BundleGenerator {
  public:
   /// Errors: a dimension limit outside 1..largest_dim, more than 100 percent, a type that no operation takes, a rule
-  /// that no bundle of these operations and types can break.
+  /// that no bundle of these operations, types and dimensions can break, `rules` with `any_rule`.
   static Expected<BundleGenerator> make(const BundleOptions& options);
 
   BundleGenerator(BundleGenerator&&) noexcept;
   BundleGenerator& operator=(BundleGenerator&&) noexcept;
   ~BundleGenerator();
 
+  /// As given; with `any_rule`, `rules` are those that were found.
   const BundleOptions& options() const noexcept;
+  /// What bundles of these options can break, found by trying each operation: a row per rule of `rules`, with
+  /// `any_rule` per rule of the machine. The same for every seed.
+  std::span<const RuleReach> reach() const noexcept;
   /// So many bundles go through every bin of the coverage of legal bundles, or every rule and operation.
   uint64 full_cycle() const noexcept;
-  /// May be called from several threads. Errors: no bundle was found that breaks the rule within the type and dimension
-  /// limits; no memory.
+  /// May be called from several threads. Errors: no bundle was found that breaks the rule; no memory.
   Expected<Bundle> bundle(uint64 index) const;
 
   struct Plan;

@@ -21,7 +21,7 @@ struct CoverageBin {
 /// Bins that exist and cannot be reached.
 struct Unreachable {
   std::string bins{};
-  std::string_view why{};
+  std::string why{};
 };
 
 struct CoverageGroup {

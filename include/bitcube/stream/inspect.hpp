@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,6 +44,12 @@ class TensorFiles {
   const SafetensorsMetadata& metadata() const noexcept;
   /// What is odd, but no error.
   const std::vector<std::string>& warnings() const noexcept;
+
+  /// Copies bytes of a tensor from an offset; may be called from several threads.
+  using Read = std::function<Expected<void>(std::uint64_t offset, std::span<std::byte> to)>;
+  /// Reads a tensor that is not packed, as long as this object lives. Errors: a file that was changed meanwhile.
+  /// Precondition: there is a tensor of this number.
+  Expected<Read> reader(std::size_t tensor) const;
 
  private:
   friend struct Comparer;

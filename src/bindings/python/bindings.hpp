@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "bitcube/compare/diff.hpp"
 #include "bitcube/expected.hpp"
 #include "bitcube/numeric/format.hpp"
 #include "bitcube/numeric/rounding.hpp"
@@ -84,12 +85,15 @@ std::span<Byte> writable(py::array& array) {
 /// Objects of this class come from functions. Without this the class could be called without a constructor, or its
 /// __new__ alone, and pybind11 would make an object of bytes that nobody set.
 void only_from_functions(const py::handle& type);
+/// The text and the JSON of a comparison.
+py::tuple run_diff(const DiffInputs& inputs, const py::dict& settings);
 
 void add_tables(py::module_& module);
 void add_convert(py::module_& module);
 void add_explain(py::module_& module);
 void add_tensor(py::module_& module);
 void add_product(py::module_& module);
+void add_diff(py::module_& module);
 void add_machine(py::module_& module);
 
 }  // namespace bitcube::python

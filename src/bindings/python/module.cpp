@@ -131,6 +131,7 @@ PYBIND11_MODULE(_bitcube, module) {
   bitcube::python::add_convert(module);
   bitcube::python::add_tensor(module);
   bitcube::python::add_product(module);
+  bitcube::python::add_diff(module);
   bitcube::python::add_machine(module);
   bitcube::python::add_explain(module);
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "bindings.hpp"
+#include "bitcube/compare/diff.hpp"
 #include "bitcube/cube/matmul.hpp"
 #include "bitcube/cube/matrix_operand.hpp"
 #include "bitcube/cube/postprocess_matrix.hpp"
@@ -291,42 +292,41 @@ Operand operand_of(Side side, const py::object& object) {
   return operand;
 }
 
-/// The operands of a product with C and bias, which stay with the caller.
-struct Product {
-  Product(const py::object& a_side, const py::object& b_side, const py::object& c, const py::object& bias,
-          std::string_view accumulate)
-      : a(operand_of(Side::a, a_side)), b(operand_of(Side::b, b_side)), kind(value_of(product_kind(a, b))) {
+/// A product with its post-process, checked.
+struct ProductArguments {
+  MatmulOptions options;
+  Operand a;
+  Operand b;
+  ProductKind kind;
+  Postprocess finish;
+
+  ProductArguments(const py::object& a_side, const py::object& b_side, const py::object& c, const py::object& bias,
+                   std::string_view accumulate, const py::dict& post)
+      : finish(post) {
     options.profile = &look_up("accumulate", accumulate, accumulation_profiles, find_accumulation_profile);
-    const std::size_t cols = b.lines;
+    a = operand_of(Side::a, a_side);
+    b = operand_of(Side::b, b_side);
+    kind = value_of(product_kind(a, b));
     if (!c.is_none()) {
       const auto array = c.cast<py::array>();
-      Postprocess::check_accumulators("c", array, *kind.accumulator, {{a.lines, cols}});
+      Postprocess::check_accumulators("c", array, *kind.accumulator, {{a.lines, b.lines}});
       options.c = words_of<std::uint32_t>(array);
     }
     if (!bias.is_none()) {
       const auto array = bias.cast<py::array>();
-      Postprocess::check_accumulators("bias", array, *kind.accumulator, {{cols}, {1, cols}});
+      Postprocess::check_accumulators("bias", array, *kind.accumulator, {{b.lines}, {1, b.lines}});
       options.bias = words_of<std::uint32_t>(array);
     }
+    finish.check(*kind.accumulator, a.lines, b.lines);
   }
-
-  Operand a;
-  Operand b;
-  ProductKind kind;
-  MatmulOptions options;
 };
 
 py::tuple matmul_operands(const py::object& a_side, const py::object& b_side, const py::object& c,
                           const py::object& bias, std::string_view accumulate, const py::dict& post, unsigned threads) {
-  Postprocess finish(post);
-  Product product(a_side, b_side, c, bias, accumulate);
-  product.options.execution.threads = threads;
-  const Format& accumulator = *product.kind.accumulator;
-  const std::size_t rows = product.a.lines;
-  const std::size_t cols = product.b.lines;
-  finish.check(accumulator, rows, cols);
-  return finish.run(accumulator, rows, cols, threads, [&]() -> Expected<Buffer<std::uint32_t>> {
-    auto accumulators = matmul(product.a, product.b, product.options);
+  ProductArguments p(a_side, b_side, c, bias, accumulate, post);
+  p.options.execution.threads = threads;
+  return p.finish.run(*p.kind.accumulator, p.a.lines, p.b.lines, threads, [&]() -> Expected<Buffer<std::uint32_t>> {
+    auto accumulators = matmul(p.a, p.b, p.options);
     if (!accumulators) return accumulators.error();
     return std::move(accumulators->words);
   });
@@ -343,11 +343,8 @@ std::pair<std::string, std::string> explain_operands(const py::object& a_side, c
                                                      const py::object& c, const py::object& bias,
                                                      std::string_view accumulate, const py::dict& post, std::size_t row,
                                                      std::size_t col, bool steps) {
-  Postprocess finish(post);
-  const Product product(a_side, b_side, c, bias, accumulate);
-  finish.check(*product.kind.accumulator, product.a.lines, product.b.lines);
-  return explained(
-      [&] { return explain_matmul(product.a, product.b, row, col, product.options, finish.options(), steps); });
+  const ProductArguments p(a_side, b_side, c, bias, accumulate, post);
+  return explained([&] { return explain_matmul(p.a, p.b, row, col, p.options, p.finish.options(), steps); });
 }
 
 std::pair<std::string, std::string> explain_words(const py::array& words, std::string_view accumulator,
@@ -360,6 +357,18 @@ std::pair<std::string, std::string> explain_words(const py::array& words, std::s
   const auto span = words_of<std::uint32_t>(words);
   accumulators.words.assign(span.begin(), span.end());
   return explained([&] { return explain_postprocess(accumulators, row, col, finish.options()); });
+}
+
+py::tuple diff_products(const py::array& golden, const py::array& dut, const py::object& a_side,
+                        const py::object& b_side, const py::object& c, const py::object& bias,
+                        std::string_view accumulate, const py::dict& post, const py::dict& settings) {
+  const ProductArguments p(a_side, b_side, c, bias, accumulate, post);
+  DiffInputs inputs;
+  const Format& to = destination_format(*p.finish.options().mode, *p.kind.accumulator);
+  inputs.parts.push_back(
+      {"result", PartRole::result, &to, shape_of(golden), false, bytes_of(golden), bytes_of(dut), 0});
+  inputs.product = ProductInputs{p.a, p.b, p.options, p.finish.options()};
+  return run_diff(inputs, settings);
 }
 
 py::tuple postprocess_words(const py::array& words, std::string_view accumulator, const py::dict& post,
@@ -378,6 +387,8 @@ py::tuple postprocess_words(const py::array& words, std::string_view accumulator
 void add_product(py::module_& module) {
   module.def("matmul", matmul_operands, py::arg("a"), py::arg("b"), py::arg("c"), py::arg("bias"),
              py::arg("accumulate"), py::arg("post"), py::arg("threads"));
+  module.def("diff_products", diff_products, py::arg("golden"), py::arg("dut"), py::arg("a"), py::arg("b"),
+             py::arg("c"), py::arg("bias"), py::arg("accumulate"), py::arg("post"), py::arg("settings"));
   module.def("postprocess", postprocess_words, py::arg("words"), py::arg("accumulator"), py::arg("post"),
              py::arg("threads"));
   module.def("explain_matmul", explain_operands, py::arg("a"), py::arg("b"), py::arg("c"), py::arg("bias"),
