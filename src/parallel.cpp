@@ -17,6 +17,7 @@ unsigned thread_count(const Execution& execution) noexcept {
 void parallel_for(std::size_t count, const Execution& execution, const std::function<void(std::size_t)>& body) {
   std::atomic<std::size_t> done{0};
   const auto step = [&](std::size_t i) {
+    throw_if_cancelled(execution);
     body(i);
     const std::size_t finished = done.fetch_add(1, std::memory_order_relaxed) + 1;
     if (execution.progress) execution.progress(finished, count);

@@ -107,10 +107,15 @@ Expected<std::vector<std::uint8_t>> bytes_of_digits(const std::string& path, std
 }
 
 Expected<Exit> disassemble(const DisasmOptions& options, const Console& console) {
-  const auto file = MappedFile::open(options.input, program::longest_text);
+  const auto file = InputFile::open(options.input, program::longest_text);
   if (!file) return file.error();
-  std::span<const std::uint8_t> bytes(reinterpret_cast<const std::uint8_t*>(file->bytes().data()),
-                                      file->bytes().size());
+  if (file->size() > program::longest_text) {
+    return Error{
+        fmt::format("{}: {} bytes; a program has at most {}", options.input, file->size(), program::longest_text)};
+  }
+  const auto loaded = file->load();
+  if (!loaded) return loaded.error();
+  std::span<const std::uint8_t> bytes(reinterpret_cast<const std::uint8_t*>(loaded->data()), loaded->size());
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   std::vector<std::uint8_t> from_text;
   if (is_text(options.input, text)) {

@@ -181,7 +181,7 @@ Expected<Exit> quantize_checkpoint(const QuantizeArguments& arguments, const Con
   const auto source_type = resolve_source_type(arguments);
   if (!source_type) return source_type.error();
   ProgressBar bar("quantize");
-  quantize->execution = {.threads = arguments.threads, .progress = bar.callback(), .team = &console.team()};
+  quantize->execution = team_execution_of(console, arguments.threads, bar.callback());
   stream::CheckpointOptions options{.quantize = *quantize,
                                     .axis = arguments.axis,
                                     .source_type = *source_type,
@@ -200,7 +200,7 @@ Expected<Exit> quantize_checkpoint(const QuantizeArguments& arguments, const Con
     if (!work->is_sharded()) {
       if (auto ok = check_output(arguments.output, {&arguments.input, 1}); !ok) return ok.error();
     }
-    auto done = work->run(arguments.output);
+    auto done = work->run(arguments.output, window_size());
     for (const std::string& note : work->notes()) console.note(note);
     if (!done) return done.error();
     results = std::move(*done);
@@ -208,7 +208,11 @@ Expected<Exit> quantize_checkpoint(const QuantizeArguments& arguments, const Con
   }
   const auto printed = console.json() ? console.print_json(report_json(arguments, *work, *quantize, results, seconds))
                                       : console.print(report_text(arguments, *work, *quantize, results, seconds));
-  if (!printed) return printed.error();
+  if (!printed) {
+    if (arguments.dry_run) return printed.error();
+    return Error{fmt::format("{}; the tensors are finished, and the next run goes on from there",
+                             printed.error().message)};
+  }
   if (!arguments.dry_run) {
     if (auto done = work->commit(); !done) return done.error();
   }

@@ -1,5 +1,6 @@
 #include "common.hpp"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,12 +12,15 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <system_error>
 
 #include "bitcube/numeric/encode.hpp"
 #include "bitcube/numeric/text.hpp"
+#include "bitcube/stream/window.hpp"
+#include "interrupt.hpp"
 
 namespace bitcube::cli {
 
@@ -70,21 +74,108 @@ Expected<void> Console::print_json(const Json& json) const {
   return print(dump(json, 2));
 }
 
-void Console::message(std::string_view kind, std::string_view text) const {
+void Console::message(std::string_view kind, std::string_view text) const noexcept {
   // Where standard error fails as well, nothing is left that could be told.
   if (!team_.leads()) return;
-  (void)write_all(STDERR_FILENO,
-                  json_ ? dump(Json{{kind, text}}, -1) : fmt::format("{}: {}: {}\n", program_, kind, text));
+  try {
+    (void)write_all(STDERR_FILENO,
+                    json_ ? dump(Json{{kind, text}}, -1) : fmt::format("{}: {}: {}\n", program_, kind, text));
+  } catch (const std::exception&) {
+    (void)write_all(STDERR_FILENO, json_ ? R"({"error":"not enough memory"})"
+                                           "\n"
+                                         : "bitcube: error: not enough memory\n");
+  }
 }
 
 void add_json(CLI::App& command) {
   command.add_flag("--json")->description("Print results and messages as JSON");
 }
 
-void add_threads(CLI::App& command, unsigned& threads) {
+Execution execution_of(unsigned threads, Progress progress) {
+  return {.threads = threads, .progress = std::move(progress), .cancel = interruption()};
+}
+
+Execution team_execution_of(const Console& console, unsigned threads, Progress progress) {
+  Execution execution = execution_of(threads, std::move(progress));
+  execution.team = &console.team();
+  return execution;
+}
+
+namespace {
+
+/// What a command takes beside the data that it works on: the program, its libraries and what the threads have.
+constexpr std::uint64_t kProgram = std::uint64_t{64} << 20;
+constexpr std::uint64_t kLeastMemory = std::uint64_t{96} << 20;
+
+std::uint64_t& max_memory() {
+  static std::uint64_t bytes = std::numeric_limits<std::uint64_t>::max();
+  return bytes;
+}
+
+/// A number of bytes, with or without K, M, G or T (powers of 1024).
+std::optional<std::uint64_t> parse_size(std::string_view text) {
+  std::uint64_t number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (parsed.ec != std::errc()) return std::nullopt;
+  const std::string_view unit(parsed.ptr, text.data() + text.size());
+  if (unit.empty()) return number;
+  const auto power = std::string_view("KMGT").find(unit);
+  if (unit.size() != 1 || power == std::string_view::npos) return std::nullopt;
+  if (__builtin_mul_overflow(number, std::uint64_t{1} << (10 * (power + 1)), &number)) return std::nullopt;
+  return number;
+}
+
+std::string size_text(std::uint64_t bytes) {
+  constexpr std::uint64_t kMega = std::uint64_t{1} << 20;
+  return fmt::format("{} MiB", bytes / kMega + (bytes % kMega != 0 ? 1 : 0));
+}
+
+/// The kernel holds the program to the limit, wherever it would take more: an allocation fails then.
+void limit_memory(std::uint64_t bytes) {
+  max_memory() = bytes;
+  // Stacks count, though hardly anything of them is used.
+  constexpr std::uint64_t kStack = std::uint64_t{8} << 20;
+  const std::uint64_t stacks = (thread_count({}) + 1) * kStack;
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_DATA, &limit) != 0) return;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur, bytes + stacks);
+  (void)::setrlimit(RLIMIT_DATA, &limit);
+}
+
+}  // namespace
+
+Expected<void> check_memory(std::string_view what, std::uint64_t bytes) {
+  if (__builtin_add_overflow(bytes, kProgram, &bytes)) bytes = std::numeric_limits<std::uint64_t>::max();
+  if (bytes <= max_memory()) return {};
+  return Error{fmt::format("{} takes about {}, more than the {} of --max-memory", what, size_text(bytes),
+                           size_text(max_memory()))};
+}
+
+std::size_t window_size() {
+  return std::min<std::uint64_t>(stream::kWindow, (max_memory() - kProgram) / 4 * 3);
+}
+
+void add_limits(CLI::App& command, unsigned& threads) {
   command.add_option("--threads", threads, "Threads, 0: one per core; the result never depends on it")
       ->type_name("N")
       ->check(CLI::Range(0U, 1024U).description(""));
+  const auto limit = [](const std::string& text) {
+    const auto bytes = parse_size(text);
+    if (!bytes) {
+      throw CLI::ValidationError("--max-memory",
+                                 fmt::format("'{}' is no size; write bytes, or 512M, 2G and the like", text));
+    }
+    if (*bytes < kLeastMemory) {
+      throw CLI::ValidationError("--max-memory", fmt::format("{} is too little for the program itself; at least {}M",
+                                                             text, kLeastMemory >> 20));
+    }
+    limit_memory(*bytes);
+  };
+  command
+      .add_option_function<std::string>("--max-memory", limit,
+                                        "Memory that the command may take, such as 512M or 2G; default: no limit. "
+                                        "The result never depends on it")
+      ->type_name("SIZE");
 }
 
 CLI::Validator whole_number(uint64 limit) {
@@ -225,6 +316,14 @@ Expected<void> check_output(const std::string& path, std::span<const std::string
 
 void note_bf16(const Console& console, const Format& format) {
   if (format.type == DataType::bf16) console.note("NumPy has no bfloat16; the array is uint16 with the BF16 bits");
+}
+
+std::uint64_t file_bytes(const std::string& text) {
+  std::error_code ignored;
+  const std::filesystem::path path = array_path(text);
+  if (!std::filesystem::is_regular_file(path, ignored)) return 0;
+  const auto size = std::filesystem::file_size(path, ignored);
+  return ignored ? 0 : size;
 }
 
 Expected<OutputFile> create_output(const std::string& path, std::span<const std::string> inputs, const Team& team) {

@@ -49,16 +49,16 @@ class Console {
   bool json() const noexcept { return json_; }
   /// The processes that do this command together. The console of all but rank 0 is silent.
   Team& team() const noexcept { return team_; }
-  void error(std::string_view text) const { message("error", text); }
-  void warning(std::string_view text) const { message("warning", text); }
-  void note(std::string_view text) const { message("note", text); }
+  void error(std::string_view text) const noexcept { message("error", text); }
+  void warning(std::string_view text) const noexcept { message("warning", text); }
+  void note(std::string_view text) const noexcept { message("note", text); }
 
   /// Writes all of it to standard output, at once.
   Expected<void> print(std::string_view text) const;
   Expected<void> print_json(const Json& json) const;
 
  private:
-  void message(std::string_view kind, std::string_view text) const;
+  void message(std::string_view kind, std::string_view text) const noexcept;
 
   bool json_;
   Team& team_;
@@ -69,7 +69,17 @@ class Console {
 
 /// --json, which run_program() has seen already.
 void add_json(CLI::App& command);
-void add_threads(CLI::App& command, unsigned& threads);
+/// --threads and --max-memory.
+void add_limits(CLI::App& command, unsigned& threads);
+/// How a command does its work: it stops on Ctrl-C.
+Execution execution_of(unsigned threads, Progress progress = {});
+/// The same, by all processes of console.team().
+Execution team_execution_of(const Console& console, unsigned threads, Progress progress = {});
+/// The error of a command that would take more bytes than --max-memory allows; `what` names it with its sizes. What the
+/// program takes by itself is added here.
+Expected<void> check_memory(std::string_view what, std::uint64_t bytes);
+/// The window for what is done window by window, see stream::kWindow: as large as --max-memory allows.
+std::size_t window_size();
 /// A check of options that count: CLI11 would take -1 for a very large number.
 CLI::Validator whole_number(uint64 limit);
 /// A check of options that may be negative: CLI11 would take 10^30 for the largest number that it has.
@@ -130,6 +140,8 @@ Json number_json(double number);
 Expected<void> check_output(const std::string& path, std::span<const std::string> inputs);
 /// Says where the bits of BF16 are, if the array that is written has them.
 void note_bf16(const Console& console, const Format& format);
+/// Bytes of a regular file, which may be FILE:DTYPE:SHAPE; 0 of anything else.
+std::uint64_t file_bytes(const std::string& text);
 /// Starts an output file that passes check_output(). Of a team only rank 0 has one; what others write is lost.
 Expected<OutputFile> create_output(const std::string& path, std::span<const std::string> inputs,
                                    const Team& team = solo_team());

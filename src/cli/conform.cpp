@@ -122,8 +122,7 @@ Json report_json(const ConformReport& report) {
 }
 
 Expected<Exit> run(const Options& options, const Console& console) {
-  verify::ConformOptions how{.first = options.first,
-                             .execution = {.threads = options.threads, .team = &console.team()}};
+  verify::ConformOptions how{.first = options.first, .execution = team_execution_of(console, options.threads)};
   if (!options.profile.empty()) {
     const auto profile = look_up("--profile", options.profile, conversion_profiles, find_conversion_profile);
     if (!profile) return profile.error();
@@ -161,7 +160,7 @@ void add_conform(CLI::App& root, const Console& console, Action& action) {
   command.add_option("--first", options->first, "Show so many mismatches of each file; default: 10")
       ->type_name("N")
       ->check(whole_number(1'000'000));
-  add_threads(command, options->threads);
+  add_limits(command, options->threads);
   add_json(command);
   add_examples(command,
                "  bitcube conform vectors\n"

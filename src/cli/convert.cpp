@@ -143,7 +143,7 @@ Expected<Exit> run_file(const Options& options, const Console& console) {
   const Stopwatch clock;
   ProgressBar bar("convert");
   const auto result = stream::convert(*array, **from, to, conversion->control, *output,
-                                      {.threads = options.threads, .progress = bar.callback()});
+                                      execution_of(options.threads, bar.callback()), window_size());
   if (!result) return result.error();
   const double seconds = clock.seconds();
   note_bf16(console, to);
@@ -233,7 +233,7 @@ void add_convert(CLI::App& root, const Console& console, Action& action) {
                   "Convert a file into this one, an element per lane: float, intN or uintN of the width of TYPE; bf16 "
                   "is stored as uint16, codes as uint8")
       ->type_name("OUT.npy");
-  add_threads(command, options->threads);
+  add_limits(command, options->threads);
   add_json(command);
   add_examples(command,
                "  bitcube convert --to e4m3 1.0625 -0x1.8p-3 inf\n"

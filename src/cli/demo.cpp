@@ -78,8 +78,9 @@ Expected<std::vector<Word>> read_array(const fs::path& path, DType dtype, std::s
     return Error{fmt::format("{}: {} {}, but the demo needs {} {}", path.string(), dtype_name(array->dtype),
                              shape_text(array->shape), dtype_name(dtype), shape_text(shape))};
   }
-  std::vector<Word> words(array->payload().size() / sizeof(Word));
-  std::ranges::copy(array->payload(), std::as_writable_bytes(std::span(words)).begin());
+  std::vector<Word> words(array->size() / sizeof(Word));
+  if (auto read = array->read(0, std::as_writable_bytes(std::span(words))); !read) return read.error();
+  if (auto same = array->file.check_unchanged(); !same) return same.error();
   return words;
 }
 
@@ -144,16 +145,17 @@ struct QuantizedSide {
 };
 
 Expected<QuantizedSide> quantize_side(Side side, std::span<const std::byte> words, const Format& source,
-                                      std::array<uint64, 2> shape, const BlockFormat& format, unsigned threads) {
+                                      std::array<uint64, 2> shape, const BlockFormat& format,
+                                      const Execution& execution) {
   const std::size_t axis = side == Side::a ? 1 : 0;
   QuantizeOptions options;
   options.format = &format;
-  options.execution.threads = threads;
+  options.execution = execution;
   auto tensor = quantize(words, source, shape, axis, options);
   if (!tensor) return tensor.error();
   QuantizedSide out;
   out.tensor = std::move(*tensor);
-  const auto error = measure(words, out.tensor, {.threads = threads});
+  const auto error = measure(words, out.tensor, execution);
   if (!error) return error.error();
   out.sqnr = error->sqnr;
   out.groups = shape[1 - axis] * format.groups(shape[axis]);
@@ -176,11 +178,11 @@ Expected<Words> run_layer(const Layer& layer, std::size_t m, const Words& x, boo
   std::optional<QuantizedSide> activations;
   std::optional<QuantizedSide> weights;
   if (variant.format != nullptr) {
-    const auto rounded = convert_array(x_bytes, fp32, bf16, {}, {.threads = execution.threads});
+    const auto rounded = convert_array(x_bytes, fp32, bf16, {}, execution.quiet());
     if (!rounded) return rounded.error();
-    auto left = quantize_side(Side::a, rounded->words, bf16, {m, layer.k}, *variant.format, execution.threads);
+    auto left = quantize_side(Side::a, rounded->words, bf16, {m, layer.k}, *variant.format, execution.quiet());
     if (!left) return left.error();
-    auto right = quantize_side(Side::b, w_bytes, fp32, {layer.k, layer.n}, *variant.format, execution.threads);
+    auto right = quantize_side(Side::b, w_bytes, fp32, {layer.k, layer.n}, *variant.format, execution.quiet());
     if (!right) return right.error();
     activations = std::move(*left);
     weights = std::move(*right);
@@ -198,7 +200,7 @@ Expected<Words> run_layer(const Layer& layer, std::size_t m, const Words& x, boo
   if (!accumulators) return accumulators.error();
   PostprocessOptions finish;
   finish.relu = relu ? Relu::relu : Relu::none;
-  finish.execution.threads = execution.threads;
+  finish.execution = execution.quiet();
   const auto d = postprocess(*accumulators, finish);
   if (!d) return d.error();
   Words out(m * layer.n);
@@ -222,8 +224,8 @@ Expected<Result> run_network(const Data& data, const Variant& variant, unsigned 
   for (std::size_t i = 0; i < kLayers; ++i) {
     ProgressBar bar(fmt::format("{} layer {}", variant.title, i + 1));
     LayerReport report;
-    auto y = run_layer(data.layers[i], data.count, x, i + 1 < kLayers, variant,
-                       {.threads = threads, .progress = bar.callback()}, report);
+    auto y = run_layer(data.layers[i], data.count, x, i + 1 < kLayers, variant, execution_of(threads, bar.callback()),
+                       report);
     if (!y) return y.error();
     x = std::move(*y);
     result.layers.push_back(report);
@@ -364,7 +366,7 @@ void add_demo(CLI::App& root, const Console& console, Action& action) {
   const auto options = std::make_shared<Options>();
   command.add_option("--data", options->data, "Directory with images.npy, labels.npy, w0.npy, b0.npy and so on")
       ->type_name("DIR");
-  add_threads(command, options->threads);
+  add_limits(command, options->threads);
   add_json(command);
   add_examples(command,
                "  bitcube demo\n"

@@ -44,7 +44,7 @@ Expected<Exit> run(const Options& options, const Console& console) {
   const Rounding mode = rounding->value_or(Rounding::rne);
   ProgressBar bar("dequantize");
   const auto flags =
-      stream::dequantize(*tensor, to, mode, *output, {.threads = options.threads, .progress = bar.callback()});
+      stream::dequantize(*tensor, to, mode, *output, execution_of(options.threads, bar.callback()), window_size());
   if (!flags) return flags.error();
   const double seconds = clock.seconds();
   const QuantizedTensor& description = tensor->description();
@@ -90,7 +90,7 @@ void add_dequantize(CLI::App& root, const Console& console, Action& action) {
   command.add_option("--round", options->round, "Rounding, where the type cannot hold a value; default: RNE")
       ->type_name(choices(roundings));
   command.add_option("--name", options->name, "The tensor, in a file that has several")->type_name("TENSOR");
-  add_threads(command, options->threads);
+  add_limits(command, options->threads);
   add_json(command);
   add_examples(command,
                "  bitcube dequantize W.safetensors -o W.npy\n"

@@ -45,12 +45,11 @@ struct Options : DiffArguments {
 
 /// What the inputs refer to.
 struct Files {
-  std::vector<NpyArray> arrays;
-  std::vector<MappedFile> raw;
-  std::vector<Safetensors> tensors;
+  std::vector<Buffer<std::byte>> bytes;
   std::vector<QuantizedTensor> packed;
   std::vector<std::vector<std::byte>> rows;  // what a layout was undone of
   std::optional<NpyArray> source;
+  Buffer<std::byte> source_bytes;
   std::vector<std::byte> rounded;  // the source, where --source-type asks for it
   std::string source_type;
   std::optional<OperandFile> a;
@@ -72,42 +71,43 @@ bool is_safetensors(const std::string& path) {
 }
 
 Expected<Loaded> load(const std::string& path, const std::string& name, Files& files) {
+  const auto keep = [&](Expected<Buffer<std::byte>> bytes, std::vector<uint64> shape,
+                        std::optional<DType> dtype) -> Expected<Loaded> {
+    if (!bytes) return bytes.error();
+    files.bytes.push_back(std::move(*bytes));
+    return Loaded{files.bytes.back(), std::move(shape), dtype};
+  };
   if (is_safetensors(path)) {
-    auto file = read_safetensors(path);
+    const auto file = read_safetensors(path);
     if (!file) return file.error();
-    files.tensors.push_back(std::move(*file));
-    const Safetensors& tensors = files.tensors.back();
     const SafetensorsTensor* tensor =
-        name.empty() && tensors.tensors().size() == 1 ? &tensors.tensors().front() : tensors.find(name);
+        name.empty() && file->tensors().size() == 1 ? &file->tensors().front() : file->find(name);
     if (tensor == nullptr) {
       std::vector<std::string> names;
-      for (const SafetensorsTensor& t : tensors.tensors()) names.push_back(name_text(t.name));
+      for (const SafetensorsTensor& t : file->tensors()) names.push_back(name_text(t.name));
       if (names.size() > 20) names.resize(20);
       return Error{fmt::format("{}: {}; it has {}", path,
                                name.empty() ? "several tensors, so say which with --name" : "no tensor '" + name + "'",
                                fmt::join(names, ", "))};
     }
-    Loaded out{tensors.bytes(*tensor), tensor->shape};
+    std::optional<DType> stored;
     const std::pair<const char*, DType> types[] = {{"F64", DType::kF64},   {"F32", DType::kF32}, {"F16", DType::kF16},
                                                    {"BF16", DType::kBF16}, {"I64", DType::kI64}, {"I32", DType::kI32},
                                                    {"I16", DType::kI16},   {"I8", DType::kI8},   {"U64", DType::kU64},
                                                    {"U32", DType::kU32},   {"U16", DType::kU16}, {"U8", DType::kU8}};
     for (const auto& [text, dtype] : types) {
-      if (tensor->dtype == text) out.dtype = dtype;
+      if (tensor->dtype == text) stored = dtype;
     }
-    return out;
+    return keep(file->load(*tensor), tensor->shape, stored);
   }
   if (path.ends_with(".bin")) {
-    auto file = MappedFile::open(path);
+    const auto file = InputFile::open(path);
     if (!file) return file.error();
-    files.raw.push_back(std::move(*file));
-    return Loaded{files.raw.back().bytes(), {}};
+    return keep(file->load(), {}, std::nullopt);
   }
-  auto array = read_array(path);
+  const auto array = read_array(path);
   if (!array) return array.error();
-  files.arrays.push_back(std::move(*array));
-  const NpyArray& a = files.arrays.back();
-  return Loaded{a.payload(), a.shape, a.dtype};
+  return keep(array->load(), array->shape, array->dtype);
 }
 
 Expected<std::optional<std::vector<uint64>>> parse_shape(const std::string& text) {
@@ -241,7 +241,10 @@ Expected<void> load_source(const Options& options, Files& files, const BlockForm
   const auto input = describe_input(*files.source, arguments);
   if (!input) return Error{"--source: " + input.error().message};
   q.source = input->source.stored;
-  q.words = files.source->payload();
+  auto bytes = files.source->load();
+  if (!bytes) return Error{"--source: " + bytes.error().message};
+  files.source_bytes = std::move(*bytes);
+  q.words = files.source_bytes;
   if (input->source.rounded != nullptr) {
     auto rounded = convert_array(q.words, *q.source, *input->source.rounded, {}, {.threads = options.threads});
     if (!rounded) return Error{"--source: " + rounded.error().message};
@@ -344,8 +347,11 @@ Expected<const Format*> load_conversion(const Options& options, Files& files, Di
   if (!profile) return profile.error();
   const auto rounding = look_up_rounding("--round", options.postprocess.round);
   if (!rounding) return rounding.error();
+  auto bytes = files.source->load();
+  if (!bytes) return bytes.error();
+  files.source_bytes = std::move(*bytes);
   ConversionInputs in;
-  in.words = files.source->payload();
+  in.words = files.source_bytes;
   in.from = from;
   in.control = {.rounding = rounding->value_or(default_rounding(from->is_integer(), **to)),
                 .saturate = options.postprocess.saturate,
@@ -485,6 +491,46 @@ Expected<Exit> list(const Console& console) {
   return Exit::success;
 }
 
+/// Bytes of an array, or of the tensor of this name, or of all tensors where there is no name.
+Expected<std::uint64_t> array_bytes(const std::string& path, const std::string& name) {
+  if (!is_safetensors(path)) return file_bytes(path);
+  const auto file = read_safetensors(path);
+  if (!file) return file.error();
+  std::uint64_t sum = 0;
+  for (const SafetensorsTensor& t : file->tensors()) {
+    if (name.empty() || t.name == name) sum += t.size();
+  }
+  if (name.empty() || !is_described(*file)) return sum;
+  const auto entries = packed_entries(*file, path);
+  if (!entries) return entries.error();
+  for (const PackedEntry& entry : *entries) {
+    if (entry.name == name) sum += entry.codes->size() + entry.scales->size();
+  }
+  return sum;
+}
+
+/// All that is compared and what it was made from is in memory at once: the hypotheses look at any of it.
+Expected<void> check_diff_memory(const Options& options) {
+  std::uint64_t total = std::uint64_t{16} << 20;  // counts by row, by column and by piece
+  for (const std::string* path : {&options.golden, &options.dut}) {
+    const auto bytes = array_bytes(*path, options.name);
+    if (!bytes) return bytes.error();
+    total += *bytes;
+    if (path == &options.dut && !options.layout.empty()) total += *bytes;  // and the same without its layout
+  }
+  for (const std::string& path : options.scales) {
+    const auto bytes = array_bytes(path, options.name);
+    if (!bytes) return bytes.error();
+    total += *bytes;
+  }
+  for (const std::string* path : {&options.from_array, &options.source, &options.a.path, &options.a.scales_path,
+                                  &options.b.path, &options.b.scales_path, &options.c, &options.bias}) {
+    total += file_bytes(*path);
+  }
+  if (!options.source_type.empty()) total += file_bytes(options.source);  // and the same rounded
+  return check_memory(fmt::format("diff of {} and {}", options.golden, options.dut), total);
+}
+
 /// What says how GOLDEN was made needs what it was made from.
 Expected<void> check_given(const Options& options) {
   const bool conversion = !options.from_array.empty();
@@ -532,10 +578,8 @@ Expected<Diff> compare_files(const Options& options, const Console& console) {
         "product; give those of one"};
   }
   if (auto ok = check_given(options); !ok) return ok.error();
+  if (auto fits = check_diff_memory(options); !fits) return fits.error();
   Files files;
-  files.arrays.reserve(4);
-  files.raw.reserve(4);
-  files.tensors.reserve(4);
   DiffInputs inputs;
   std::size_t axis = 0;
 
@@ -606,7 +650,7 @@ Expected<Diff> compare_files(const Options& options, const Console& console) {
   settings.compare.tolerance = {options.ulps, options.relative, options.absolute};
   settings.compare.first = std::max<std::size_t>(options.first, 1);
   settings.compare.worst = options.worst;
-  settings.compare.execution = {.threads = options.threads, .progress = bar.callback()};
+  settings.compare.execution = execution_of(options.threads, bar.callback());
   settings.diagnose = !options.no_diagnosis;
   auto result = diff(inputs, settings);
   if (!result) return result.error();
@@ -803,7 +847,7 @@ void add_diff(CLI::App& root, const Console& console, Action& action) {
   command.add_flag("--list", options->list, "List the hypotheses");
   command.add_option("--report", options->report, "Also write a page with pictures (see bitcube report)")
       ->type_name("REPORT.html");
-  add_threads(command, options->threads);
+  add_limits(command, options->threads);
   add_json(command);
   add_examples(command,
                "  bitcube diff golden.bin dut.bin --format e4m3 --shape 784x256\n"

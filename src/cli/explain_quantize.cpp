@@ -14,7 +14,7 @@ struct Options : QuantizeArguments {
 Expected<Exit> run(const Options& options, const Console& console) {
   auto how = resolve(options);
   if (!how) return how.error();
-  how->execution = {.threads = options.threads};
+  how->execution = execution_of(options.threads);
   const auto index = parse_index(options.at);
   if (!index) return index.error();
   const auto array = read_array(options.input);
@@ -30,9 +30,12 @@ Expected<Exit> run(const Options& options, const Console& console) {
                              shape_text(array->shape),
                              array->shape.size() == 1 ? "one number" : fmt::format("{} numbers", array->shape.size()))};
   }
-  return print_document(explain_quantize(array->payload(), *input->source.stored, array->shape, *axis, *how, *index,
-                                         input->source.rounded),
-                        console);
+  if (auto fits = check_memory("reading " + options.input, array->size()); !fits) return fits.error();
+  const auto bytes = array->load();
+  if (!bytes) return bytes.error();
+  return print_document(
+      explain_quantize(*bytes, *input->source.stored, array->shape, *axis, *how, *index, input->source.rounded),
+      console);
 }
 
 }  // namespace
@@ -50,7 +53,7 @@ void add_explain_quantize(CLI::App& explain, const Console& console, Action& act
       ->type_name("I,J")
       ->required();
   add_quantize_choices(command, *options);
-  add_threads(command, options->threads);
+  add_limits(command, options->threads);
   add_json(command);
   add_examples(command,
                "  bitcube explain quantize W.npy --format hif4 --at 3,129\n"

@@ -219,9 +219,7 @@ Expected<Exit> run_bundles(const BundleArguments& o, const Console& console) {
     ProgressBar bar("gen");
     return stimulus::write_bundles(
         *generator, (*format)->format,
-        {.first = o.first,
-         .count = o.count,
-         .execution = {.threads = o.threads, .progress = bar.callback(), .team = &console.team()}},
+        {.first = o.first, .count = o.count, .execution = team_execution_of(console, o.threads, bar.callback())},
         [&](std::size_t file, std::string_view text) { return files[file].append(text); });
   }();
   if (!covered) return covered.error();
@@ -242,7 +240,6 @@ Expected<void> element_options(const ElementArguments& o, stimulus::ElementOptio
   out.seed = o.seed;
   out.first = o.first;
   out.count = o.count;
-  out.execution.threads = o.threads;
   if (o.count == 0) return Error{"--count: must be at least 1"};
   if (equal_ignoring_case(o.format, "vectors")) {
     out.format = stimulus::ElementFormat::vectors;
@@ -291,8 +288,7 @@ Expected<Exit> run_elements(const ElementArguments& o, const Console& console, s
   const Stopwatch clock;
   const Expected<stimulus::ElementReport> report = [&] {
     ProgressBar bar("gen");
-    options.execution.progress = bar.callback();
-    options.execution.team = &console.team();
+    options.execution = team_execution_of(console, o.threads, bar.callback());
     return write([&](std::string_view text) { return files[0].append(text); });
   }();
   if (!report) return Error{"--" + report.error().message};
@@ -371,7 +367,7 @@ void add_common(CLI::App& command, Options& o, std::string_view formats, std::st
   if (output_required) output->required();
   command.add_option("--coverage", o.coverage, "Report what was covered here, as JSON with --json or in a .json file")
       ->type_name("FILE|-");
-  add_threads(command, o.threads);
+  add_limits(command, o.threads);
   add_json(command);
 }
 

@@ -130,7 +130,8 @@ Expected<Exit> run(const Options& options, const Console& console) {
     Inspected one{input, std::move(*opened), {}};
     for (const std::string& warning : one.files.warnings()) console.warning(fmt::format("{}: {}", input, warning));
     if (original) {
-      auto compared = stream::compare(one.files, *original, {.threads = options.threads, .progress = bar.callback()});
+      auto compared =
+          stream::compare(one.files, *original, execution_of(options.threads, bar.callback()), window_size());
       if (!compared) return compared.error();
       one.comparisons = std::move(*compared);
       differences = differences || std::ranges::any_of(one.comparisons, [](const Comparison& c) {
@@ -164,7 +165,7 @@ void add_inspect(CLI::App& root, const Console& console, Action& action) {
                   "Measure packed tensors against those of the same name in this file, and see whether all others are "
                   "the same bits; exit 1 if one differs or is not there")
       ->type_name("ORIGINAL");
-  add_threads(command, options->threads);
+  add_limits(command, options->threads);
   add_json(command);
   add_examples(command,
                "  bitcube inspect model.safetensors W.npy\n"

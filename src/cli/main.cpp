@@ -1,6 +1,7 @@
 // The program bitcube.
 #include <array>
 
+#include "interrupt.hpp"
 #include "program.hpp"
 
 int main(int argc, char** argv) {
@@ -17,8 +18,12 @@ int main(int argc, char** argv) {
                             "  bitcube demo                           run a real network in HiFloat4\n"
                             "  bitcube COMMAND --help                 options and examples of a command",
                         .commands = commands};
-  const Console console(wants_json(argc, argv));
+  static const Console console(wants_json(argc, argv));  // the thread that waits for signals has it until the very end
+  block_signals();
   const auto result = run_program(argc, argv, program, console);
   if (!result) console.error(result.error().message);
-  return static_cast<int>(result ? *result : Exit::error);
+  const Exit exit = result ? *result : Exit::error;
+  // A work that was complete before the signal could stop it, with differences or without, stays what it is.
+  if (exit == Exit::error) end_by_signal();
+  return static_cast<int>(exit);
 }

@@ -1,4 +1,5 @@
 // bitcube matmul: A * B + C + bias, and the post-process.
+#include <limits>
 #include <utility>
 
 #include "bitcube/cube/team.hpp"
@@ -16,6 +17,18 @@ struct Options {
   unsigned threads = 0;
 };
 
+/// All that is there at the end: operands, C, accumulators, D and the workspace (docs/performance.md).
+Expected<void> check_product_memory(const Options& options, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
+  std::uint64_t elements = 0;  // 4 bytes each for the accumulators and at most 4 for D
+  std::uint64_t results = 0;
+  if (__builtin_mul_overflow(m, n, &elements) || __builtin_mul_overflow(elements, std::uint64_t{8}, &results)) {
+    results = std::numeric_limits<std::uint64_t>::max() / 2;
+  }
+  constexpr std::uint64_t kWorkspace = std::uint64_t{16} << 20;
+  return check_memory(fmt::format("matmul with M = {}, N = {}, K = {}", m, n, k),
+                      options.product.bytes() + results + kWorkspace);
+}
+
 Expected<Exit> run(const Options& options, const Console& console) {
   const auto input = ProductInput::load(options.product, console);
   if (!input) return input.error();
@@ -24,6 +37,7 @@ Expected<Exit> run(const Options& options, const Console& console) {
   const Format& accumulator = input->accumulator();
   const OperandFile& a = input->a();
   const OperandFile& b = input->b();
+  if (auto fits = check_product_memory(options, rows, cols, a.operand().k); !fits) return fits.error();
   auto finish = PostprocessRun::prepare(options.postprocess, options.output, options.product.inputs(), accumulator,
                                         rows, cols, console);
   if (!finish) return finish.error();
@@ -31,9 +45,9 @@ Expected<Exit> run(const Options& options, const Console& console) {
   const Stopwatch clock;
   ProgressBar bar("matmul");
   MatmulOptions product = input->options();
-  product.execution = {.threads = options.threads, .progress = bar.callback(), .team = &console.team()};
+  product.execution = team_execution_of(console, options.threads, bar.callback());
   PostprocessOptions then = finish->options();
-  then.execution.threads = options.threads;
+  then.execution = execution_of(options.threads);
   auto result = matmul_postprocess(a.operand(), b.operand(), product, then);
   if (!result) return result.error();
   if (!console.team().leads()) return Exit::success;
@@ -68,7 +82,7 @@ void add_matmul(CLI::App& root, const Console& console, Action& action) {
   command.add_option("-o,--output", options->output, "D as a .npy array; without it the result is only described")
       ->type_name("D.npy");
   options->postprocess.add_to(command);
-  add_threads(command, options->threads);
+  add_limits(command, options->threads);
   add_json(command);
   add_examples(command,
                "  bitcube quantize X.npy --format hif4 --axis 1 -o X.safetensors\n"

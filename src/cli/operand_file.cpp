@@ -51,13 +51,12 @@ Expected<const Format*> element_type(Side side, const OperandArguments& argument
 }
 
 /// Lanes of 4 bits in bytes: what is above the lane must be zeros, or in signed arrays copies of the sign.
-Expected<void> check_lanes(const Format& f, const NpyArray& array, std::string_view path) {
+Expected<void> check_lanes(const Format& f, DType dtype, std::span<const std::byte> bytes, std::string_view path) {
   if (!f.is_packed()) return {};
-  const std::span<const std::byte> bytes = array.payload();
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const auto word = std::to_integer<uint64>(bytes[i]);
-    const bool fits = is_signed(array.dtype) ? (static_cast<uint64>(sign_extend(word, f.lane_bits)) & 0xFF) == word
-                                             : word <= low_mask(f.lane_bits);
+    const bool fits = is_signed(dtype) ? (static_cast<uint64>(sign_extend(word, f.lane_bits)) & 0xFF) == word
+                                       : word <= low_mask(f.lane_bits);
     if (!fits) return Error{fmt::format("{}: element {} is 0x{:02X}, beyond a lane of {}", path, i, word, f.name)};
   }
   return {};
@@ -68,8 +67,12 @@ Expected<void> check_matrix(std::span<const uint64> shape, std::string_view path
   return Error{fmt::format("{}: an operand is a matrix of 2 dimensions, but this is {}", path, shape_text(shape))};
 }
 
-bool starts_with(std::span<const std::byte> bytes, std::string_view start) {
-  return bytes.size() >= start.size() && std::memcmp(bytes.data(), start.data(), start.size()) == 0;
+/// Whether a file has this text at a place.
+Expected<bool> has_text(const InputFile& file, std::uint64_t offset, std::string_view text) {
+  if (file.size() < offset + text.size()) return false;
+  std::string there(text.size(), '\0');
+  if (auto read = file.read(offset, std::as_writable_bytes(std::span(there))); !read) return read.error();
+  return there == text;
 }
 
 }  // namespace
@@ -84,12 +87,14 @@ Expected<OperandFile> OperandFile::load(Side side, const OperandArguments& argum
     if (auto loaded = out.load_array(side, arguments); !loaded) return loaded.error();
     return out;
   }
-  auto file = MappedFile::open(arguments.path);
+  auto file = InputFile::open(arguments.path);
   if (!file) return file.error();
   // A .safetensors file starts with the length of its header, and the header with a brace.
-  const std::span<const std::byte> bytes = file->bytes();
-  const bool packed = !starts_with(bytes, "\x93NUMPY") && bytes.size() > 8 && starts_with(bytes.subspan(8), "{");
-  if (!packed) {
+  const auto numpy = has_text(*file, 0, "\x93NUMPY");
+  if (!numpy) return numpy.error();
+  const auto brace = has_text(*file, 8, "{");
+  if (!brace) return brace.error();
+  if (*numpy || !*brace) {
     auto array = parse_npy(std::move(*file), arguments.path);
     if (!array) return array.error();
     out.array_ = std::move(*array);
@@ -124,10 +129,13 @@ Expected<void> OperandFile::load_array(Side side, const OperandArguments& argume
   if (auto ok = check_matrix(array_.shape, path_); !ok) return ok;
   const auto format = element_type(side, arguments, array_.dtype);
   if (!format) return format.error();
-  if (auto ok = check_lanes(**format, array_, path_); !ok) return ok;
+  auto lanes = array_.load();
+  if (!lanes) return lanes.error();
+  lanes_ = std::move(*lanes);
+  if (auto ok = check_lanes(**format, array_.dtype, lanes_, path_); !ok) return ok;
   shape_ = array_.shape;
-  operand_ = matrix_operand(side, **format, array_.payload(), static_cast<std::size_t>(shape_[0]),
-                            static_cast<std::size_t>(shape_[1]));
+  operand_ =
+      matrix_operand(side, **format, lanes_, static_cast<std::size_t>(shape_[0]), static_cast<std::size_t>(shape_[1]));
   origin_ = dtype_name(array_.dtype);
   if (array_.dtype == DType::kU16 && arguments.type.empty()) {
     remark_ = fmt::format("{}: uint16 elements are read as U16 integers; for bits of BF16 give {} bf16", path_,
@@ -137,23 +145,25 @@ Expected<void> OperandFile::load_array(Side side, const OperandArguments& argume
 
   auto scales = read_array(arguments.scales_path);
   if (!scales) return scales.error();
-  scales_ = std::move(*scales);
   const bool hif4_words = (*format)->type == DataType::hif4x2;
   const DType wanted = hif4_words ? DType::kU32 : DType::kU8;
-  if (scales_.dtype != wanted) {
+  if (scales->dtype != wanted) {
     return Error{fmt::format("{}: the scales of {} are {}, one per {} lanes of K, but these are {}",
                              arguments.scales_path, (*format)->name, dtype_name(wanted), scale_group(**format),
-                             dtype_name(scales_.dtype))};
+                             dtype_name(scales->dtype))};
   }
   const std::size_t group = scale_group(**format);
   const uint64 groups = (operand_.k + group - 1) / group;
   std::vector<uint64> shape{operand_.lines, groups};
   if (side == Side::b) std::swap(shape[0], shape[1]);
-  if (scales_.shape != shape) {
+  if (scales->shape != shape) {
     return Error{fmt::format("{}: {}, but the scales of {} must be {}: one per {} lanes of K", arguments.scales_path,
-                             shape_text(scales_.shape), name_of(side), shape_text(shape), group)};
+                             shape_text(scales->shape), name_of(side), shape_text(shape), group)};
   }
-  attach_scales(side, operand_, scales_.payload());
+  auto words = scales->load();
+  if (!words) return words.error();
+  scales_ = std::move(*words);
+  attach_scales(side, operand_, scales_);
   origin_ += fmt::format(", scales {}", arguments.scales_path);
   return {};
 }
@@ -208,9 +218,9 @@ Expected<std::vector<std::uint32_t>> load_accumulators(std::string_view option, 
     for (const auto& shape : shapes) accepted += fmt::format("{}{}", accepted.empty() ? "" : " or ", shape_text(shape));
     return Error{fmt::format("{}: {}: {}, but it must be {}", option, path, shape_text(array->shape), accepted)};
   }
-  // Read, not copied from the mapping, whose pages would count as memory as well.
-  std::vector<std::uint32_t> words(array->payload().size() / sizeof(std::uint32_t));
-  if (auto read = array->file.read(array->offset, std::as_writable_bytes(std::span(words))); !read) return read.error();
+  std::vector<std::uint32_t> words(array->size() / sizeof(std::uint32_t));
+  if (auto read = array->read(0, std::as_writable_bytes(std::span(words))); !read) return read.error();
+  if (auto same = array->file.check_unchanged(); !same) return same.error();
   return words;
 }
 
@@ -247,9 +257,13 @@ Expected<Accumulators> load_accumulator_matrix(const std::string& path) {
   Accumulators out{format, shape.size() == 2 ? shape[0] : 1, shape.back(), {}};
   if (out.rows == 0 || out.cols == 0)
     return Error{fmt::format("{}: shape {} has no elements", path, shape_text(shape))};
-  const auto payload = array->payload();
-  out.words.resize(payload.size() / sizeof(std::uint32_t));
-  std::memcpy(out.words.data(), payload.data(), payload.size());
+  // The accumulators and D, which has at most 4 bytes per element.
+  if (auto fits = check_memory(fmt::format("postprocess of {} x {}", out.rows, out.cols), 2 * array->size()); !fits) {
+    return fits.error();
+  }
+  out.words.resize(array->size() / sizeof(std::uint32_t));
+  if (auto read = array->read(0, std::as_writable_bytes(std::span(out.words))); !read) return read.error();
+  if (auto same = array->file.check_unchanged(); !same) return same.error();
   return out;
 }
 

@@ -40,7 +40,8 @@ class OperandFile {
   std::string remark_;
   std::string origin_;  // what is to be said of the type
   NpyArray array_;
-  NpyArray scales_;
+  Buffer<std::byte> lanes_;   // of array_
+  Buffer<std::byte> scales_;  // of an array of its own
   QuantizedTensor tensor_;
   bool quantized_ = false;
   std::vector<uint64> shape_;

@@ -24,7 +24,7 @@ Expected<Exit> run(const Options& options, const Console& console) {
   const Stopwatch clock;
   ProgressBar bar("postprocess");
   PostprocessOptions how = finish->options();
-  how.execution = {.threads = options.threads, .progress = bar.callback()};
+  how.execution = execution_of(options.threads, bar.callback());
   auto result = postprocess(*accumulators, how);
   if (!result) return result.error();
   if (auto done = finish->take(std::move(*result)); !done) return done.error();
@@ -49,7 +49,7 @@ void add_postprocess(CLI::App& root, const Console& console, Action& action) {
   command.add_option("-o,--output", options->output, "D as a .npy array; without it the result is only described")
       ->type_name("D.npy");
   options->postprocess.add_to(command);
-  add_threads(command, options->threads);
+  add_limits(command, options->threads);
   add_json(command);
   add_examples(command,
                "  bitcube postprocess ACC.npy --pre-quant REQ8 --scale 0.05 --offset -3 --sat -o D.npy\n"

@@ -67,9 +67,10 @@ Expected<std::vector<uint64>> load_carriers(std::string_view option, const std::
     return Error{fmt::format("{}: {}: {} array of shape {}; carriers are uint64, N or 1 x N", option, path,
                              dtype_name(array->dtype), shape_text(array->shape))};
   }
-  const auto payload = array->payload();
-  std::vector<uint64> words(payload.size() / 8);
-  for (std::size_t i = 0; i < words.size(); ++i) words[i] = load_word(payload.data() + 8 * i, 8);
+  const auto bytes = array->load();
+  if (!bytes) return bytes.error();
+  std::vector<uint64> words(bytes->size() / 8);
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = load_word(bytes->data() + 8 * i, 8);
   return words;
 }
 

@@ -24,11 +24,19 @@ std::vector<std::string> ProductArguments::inputs() const {
   return {a.path, b.path, bias, c, a.scales_path, b.scales_path};
 }
 
+std::uint64_t ProductArguments::bytes() const {
+  std::uint64_t sum = 0;
+  for (const std::string& path : inputs()) sum += file_bytes(path);
+  return sum;
+}
+
 Expected<ProductInput> ProductInput::load(const ProductArguments& arguments, const Console& console) {
   ProductInput out;
   const auto profile = look_up("--accumulate", arguments.accumulate, accumulation_profiles, find_accumulation_profile);
   if (!profile) return profile.error();
   out.profile_ = *profile;
+  // They are in memory before their sizes can be compared.
+  if (auto fits = check_memory("reading the operands", arguments.bytes()); !fits) return fits.error();
   auto a = OperandFile::load(Side::a, arguments.a);
   if (!a) return a.error();
   out.a_ = std::move(*a);

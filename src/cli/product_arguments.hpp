@@ -17,12 +17,14 @@ struct ProductArguments {
   void add_to(CLI::App& command);
   /// The files that are read.
   std::vector<std::string> inputs() const;
+  /// What they have together.
+  std::uint64_t bytes() const;
 };
 
 /// The same from the files.
 class ProductInput {
  public:
-  /// Says how a file was read where that needs a remark.
+  /// Says how a file was read where that needs a remark. Errors: also files that are larger than --max-memory.
   static Expected<ProductInput> load(const ProductArguments& arguments, const Console& console);
 
   const OperandFile& a() const noexcept { return a_; }

@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <new>
 
 #include "bitcube/version.hpp"
+#include "interrupt.hpp"
 
 namespace bitcube::cli {
 namespace {
@@ -116,12 +118,31 @@ Expected<Exit> run(std::vector<std::string> arguments, const Program& program, c
   return action();
 }
 
+const Console* terminal = nullptr;  // of end_without_memory()
+
+/// Destructors of the JSON library allocate, and are noexcept: without memory they end the program. It ends in the same
+/// way as others without memory do; what else is not caught is a defect and aborts.
+void end_without_memory() {
+  try {
+    std::rethrow_exception(std::current_exception());
+  } catch (const std::bad_alloc&) {
+    const auto lock = abandon_outputs();
+    terminal->error("not enough memory");
+    ::_exit(static_cast<int>(Exit::error));
+  } catch (...) {
+    std::abort();
+  }
+}
+
 }  // namespace
 
 Expected<Exit> run_program(int argc, char** argv, const Program& program, const Console& console) {
   reserve_standard_descriptors();
   (void)std::signal(SIGPIPE, SIG_IGN);  // a reader that went away is a failed write
   (void)std::signal(SIGXFSZ, SIG_IGN);  // so is a file beyond the limit of its size
+  terminal = &console;
+  std::set_terminate(end_without_memory);
+  watch_signals(console);
   try {
     return run({argv + std::min(argc, 1), argv + argc}, program, console);
   } catch (const std::bad_alloc&) {

@@ -22,7 +22,8 @@ struct Program {
 /// Whether --json is among the arguments: known before they are understood, for the messages about them.
 bool wants_json(int argc, char** argv) noexcept;
 
-/// Runs the subcommand of a command line. The error is for the caller to tell.
+/// Runs the subcommand of a command line. The error is for the caller to tell, who then calls end_by_signal(). The
+/// console has to live until the program ends: the thread that waits for signals has it, see watch_signals().
 Expected<Exit> run_program(int argc, char** argv, const Program& program, const Console& console);
 
 }  // namespace bitcube::cli

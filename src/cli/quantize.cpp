@@ -149,9 +149,9 @@ Expected<Exit> run(Options options, const Console& console) {
 
   const Stopwatch clock;
   ProgressBar bar("quantize");
-  quantize_options->execution = {.threads = options.threads, .progress = bar.callback(), .team = &console.team()};
-  const auto result =
-      stream::quantize(input->source, *axis, *quantize_options, options.name, *output, goldens ? &*goldens : nullptr);
+  quantize_options->execution = team_execution_of(console, options.threads, bar.callback());
+  const auto result = stream::quantize(input->source, *axis, *quantize_options, options.name, *output,
+                                       goldens ? &*goldens : nullptr, window_size());
   if (!result) return result.error();
   const double seconds = clock.seconds();
 
@@ -313,7 +313,7 @@ void add_quantize(CLI::App& root, const Console& console, Action& action) {
           "but with --dry-run")
       ->type_name("W.safetensors|DIR");
   add_quantize_choices(command, *options);
-  add_threads(command, options->threads);
+  add_limits(command, options->threads);
   add_json(command);
   constexpr const char* kArrays = "Arrays";
   command.add_option("--name", options->name, "Name of the tensor in the file; default: that of the input file")

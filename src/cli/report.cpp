@@ -191,13 +191,13 @@ Expected<Exit> run(const Options& options, const Console& console) {
                            .reason = (*reasons)[f][i]});
         continue;
       }
-      Execution execution{.threads = options.common.threads};
+      Execution execution = execution_of(options.common.threads);
       if (Progress show = bar.callback()) {
         execution.progress = [=](std::size_t part, std::size_t whole) {
           show(done * 1000 + part * 1000 / std::max<std::size_t>(whole, 1), selected * 1000);
         };
       }
-      auto measured = report::measure_tensor(files[f], i, options.common.axis, *formats, execution);
+      auto measured = report::measure_tensor(files[f], i, options.common.axis, *formats, execution, window_size());
       if (!measured) {
         return Error{
             fmt::format("{}: tensor {}: {}", options.inputs[f], name_text(info.name), measured.error().message)};
@@ -232,7 +232,7 @@ std::string command_line(const CLI::App& command) {
   std::string out = "bitcube " + command.get_name();
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_single_name();
-    if (option->count() == 0 || name == "threads" || name == "json") continue;
+    if (option->count() == 0 || name == "threads" || name == "max-memory" || name == "json") continue;
     const bool page = name == "report" || (name == "output" && command.get_name() == "report");
     if (page) continue;
     const auto& values = option->results();
@@ -302,7 +302,7 @@ void add_report(CLI::App& root, const Console& console, Action& action) {
                               report::kPicturedTensors))
       ->type_name("N")
       ->check(whole_number(1000));
-  add_threads(command, options->common.threads);
+  add_limits(command, options->common.threads);
   add_json(command);
   constexpr const char* kSelection = "Tensors of checkpoints (F64, F32, F16 and BF16; all others are listed)";
   const auto patterns = [&](const char* name, std::vector<std::string>& to, const char* description) {

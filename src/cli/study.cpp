@@ -98,7 +98,8 @@ Json study_json(const Study& study) {
 }
 
 Expected<Exit> run(const Options& options, const Console& console) {
-  verify::StudyOptions how{.samples = options.samples, .seed = options.seed, .execution = {.threads = options.threads}};
+  verify::StudyOptions how{
+      .samples = options.samples, .seed = options.seed, .execution = execution_of(options.threads)};
   const auto study = [&] {
     ProgressBar bar("study");
     how.execution.progress = bar.callback();
@@ -127,7 +128,7 @@ void add_study(CLI::App& root, const Console& console, Action& action) {
   gaussian.add_option("--seed", options->seed, "Seed of the samples; default: 1")
       ->type_name("S")
       ->check(whole_number(~uint64{0}));
-  add_threads(gaussian, options->threads);
+  add_limits(gaussian, options->threads);
   add_json(gaussian);
   add_examples(gaussian,
                "  bitcube study gaussian\n"

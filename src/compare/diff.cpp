@@ -18,11 +18,12 @@ namespace bitcube {
 namespace compare_detail {
 namespace {
 
-constexpr std::size_t kSmall = 64;         // elements of a sample on which pairs are tried
-constexpr std::size_t kLarge = 4096;       // ... and on which one hypothesis is tried
-constexpr std::size_t kMismatches = 4096;  // that samples are made of
-constexpr std::size_t kVerified = 24;      // explanations that are tried on everything
-constexpr std::size_t kResidual = 512;     // mismatches that an explanation leaves, kept for the next sample
+constexpr std::size_t kSmall = 64;                          // elements of a sample on which pairs are tried
+constexpr std::size_t kLarge = 4096;                        // ... and on which one hypothesis is tried
+constexpr std::size_t kMismatches = 4096;                   // that samples are made of
+constexpr std::size_t kVerified = 24;                       // explanations that are tried on everything
+constexpr std::size_t kCancelCheck = std::size_t{1} << 20;  // elements between two looks at a stop that was requested
+constexpr std::size_t kResidual = 512;  // mismatches that an explanation leaves, kept for the next sample
 
 struct Score {
   uint64 explained = 0;  // mismatches whose DUT word is predicted
@@ -200,6 +201,7 @@ class Engine {
     });
     if (error) return *error;
     for (uint64 at = 0; !covered.empty() && at < elements_.total(); ++at) {
+      if (at % kCancelCheck == 0) throw_if_cancelled(options_.compare.execution);
       if ((covered[at / 64] >> (at % 64) & 1) != 0) continue;
       const uint64 golden = elements_.golden(at);
       const uint64 dut = elements_.dut(at);
@@ -235,7 +237,7 @@ class Engine {
   Expected<void> try_singles() {
     single_scores_.resize(variants_.size());
     std::vector<std::optional<Error>> errors(variants_.size());
-    parallel_for(variants_.size(), {.threads = options_.compare.execution.threads}, [&](std::size_t v) {
+    parallel_for(variants_.size(), options_.compare.execution, [&](std::size_t v) {
       const Faults faults = plant({v});
       const auto predicted = base(faults, large_);
       std::vector<uint64> none;
@@ -313,7 +315,7 @@ class Engine {
                                               bool better = false) const {
     std::vector<Score> scores(pairs.size());
     std::vector<std::optional<Error>> errors(pairs.size());
-    parallel_for(pairs.size(), {.threads = options_.compare.execution.threads}, [&](std::size_t i) {
+    parallel_for(pairs.size(), options_.compare.execution, [&](std::size_t i) {
       const Faults faults = plant(pairs[i]);
       const auto predicted = base(faults, sample);
       std::vector<uint64> none;
@@ -362,6 +364,7 @@ class Engine {
       std::vector<std::pair<uint64, Combination>> better;
       for (std::size_t b = 0; b < variants_.size(); ++b) {
         if (!compatible(a, b)) continue;
+        throw_if_cancelled(options_.compare.execution);
         std::vector<Combination> orders{{std::min(a, b), std::max(a, b)}};
         if (composed(a, b)) orders.push_back({std::max(a, b), std::min(a, b)});
         for (Combination& pair : orders) {

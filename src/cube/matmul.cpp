@@ -215,7 +215,7 @@ Expected<Accumulators> multiply(const Operand& a, const Operand& b, const Matmul
           out.words[i] = options.c ? (*options.c)[i] : 0;
         }
       }
-      multiply_by_reference(a, b, options, group, {rows, cols}, out, {.threads = options.execution.threads});
+      multiply_by_reference(a, b, options, group, {rows, cols}, out, options.execution.quiet());
     };
     if (kernels::multiply(a, b, options, *kind, group, out, reference)) return out;
   }

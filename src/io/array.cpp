@@ -80,14 +80,14 @@ Expected<NpyArray> read_array(std::string_view text) {
     }
     return read_npy(std::filesystem::path(text));
   }
-  auto file = MappedFile::open(raw->path);
+  auto file = InputFile::open(raw->path);
   if (!file) return file.error();
   std::uint64_t bytes = dtype_size(raw->dtype);
   for (const std::uint64_t extent : raw->shape) {
     if (__builtin_mul_overflow(bytes, extent, &bytes)) return Error{fmt::format("{}: the shape is too large", text)};
   }
-  if (file->bytes().size() != bytes) {
-    return Error{fmt::format("{}: {} bytes, but {} of shape {} takes {}", raw->path, file->bytes().size(),
+  if (file->size() != bytes) {
+    return Error{fmt::format("{}: {} bytes, but {} of shape {} takes {}", raw->path, file->size(),
                              dtype_name(raw->dtype), fmt::join(raw->shape, "x"), bytes)};
   }
   return NpyArray{raw->dtype, raw->shape, std::move(*file), 0};

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,6 +23,17 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kBufferSize = std::size_t{1} << 16;
 constexpr int kMaxLinks = 40;  // as the kernel allows
+
+/// Unfinished files of this process that have a name. Whoever holds the lock keeps all of them as they are, and no
+/// output can be put in place. Never destroyed: abandon_outputs() may be called while the process ends.
+struct Unfinished {
+  std::mutex mutex;
+  std::set<std::string> names;
+};
+Unfinished& unfinished() {
+  static auto* const files = new Unfinished;
+  return *files;
+}
 
 Error system_error(std::string_view name, int code) {
   return Error{fmt::format("{}: {}", name, std::generic_category().message(code))};
@@ -108,50 +118,67 @@ int write_all(int fd, std::span<const std::byte> bytes, std::optional<std::uint6
   return 0;
 }
 
-/// A file without a name that vanishes with its descriptor, or the error number.
-int open_unnamed(Descriptor& fd) {
-  std::error_code code;
-  const fs::path directory = fs::temp_directory_path(code);
-  if (code) return code.value();
-  fd = Descriptor(::open(directory.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600));
-  if (fd.is_open()) return 0;
-  std::string name = directory / ".bitcube-XXXXXX";  // not every file system knows O_TMPFILE
-  fd = Descriptor(::mkostemp(name.data(), O_CLOEXEC));
-  if (!fd.is_open()) return errno;
-  ::unlink(name.c_str());
-  return 0;
-}
+/// A file without a name that vanishes with its descriptor, in the directory for temporary files.
+struct Spool {
+  Descriptor fd;
+  fs::path directory;
 
-/// Reads until the end, into memory and from kMemoryLimit on into `spool`. Returns an error number, or 0 with all bytes
-/// in one of the two; EFBIG if there are more than `limit`.
-int read_stream(int fd, std::uint64_t limit, std::vector<std::byte>& bytes, Descriptor& spool, std::uint64_t& size) {
+  /// Returns an error number or 0.
+  int open() {
+    std::error_code code;
+    directory = fs::temp_directory_path(code);
+    if (code) {
+      directory = "$TMPDIR";
+      return code.value();
+    }
+    fd = Descriptor(::open(directory.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600));
+    if (fd.is_open()) return 0;
+    std::string name = directory / ".bitcube-XXXXXX";  // not every file system knows O_TMPFILE
+    fd = Descriptor(::mkostemp(name.data(), O_CLOEXEC));
+    if (!fd.is_open()) return errno;
+    ::unlink(name.c_str());
+    return 0;
+  }
+  /// What to say when it fails; `name` is that of the file whose bytes pass through it.
+  Error error(std::string_view name, int code) const {
+    return Error{fmt::format("{}: no temporary copy can be kept in {}: {}; set TMPDIR to another directory", name,
+                             directory.string(), std::generic_category().message(code))};
+  }
+};
+
+/// Reads until the end, into memory and from kMemoryLimit on into `spool`: then all bytes are there.
+Expected<void> read_stream(std::string_view name, int fd, std::uint64_t limit, std::vector<std::byte>& bytes,
+                           Spool& spool, std::uint64_t& size) {
   constexpr std::size_t kMemoryLimit = std::size_t{8} << 20;
   std::size_t used = 0;  // of `bytes`
   while (true) {
     if (used == kMemoryLimit) {
-      if (!spool.is_open()) {
-        if (const int code = open_unnamed(spool)) return code;
+      if (!spool.fd.is_open()) {
+        if (const int code = spool.open()) return spool.error(name, code);
       }
-      if (const int code = write_all(spool.get(), bytes)) return code;
+      if (const int code = write_all(spool.fd.get(), bytes)) return spool.error(name, code);
       used = 0;
     }
     if (used == bytes.size()) bytes.resize(std::clamp(2 * used, kBufferSize, kMemoryLimit));
     const ssize_t count = ::read(fd, bytes.data() + used, bytes.size() - used);
     if (count < 0) {
       if (retry(fd, POLLIN)) continue;
-      return errno;
+      return system_error(name, errno);
     }
     if (count == 0) break;
     used += static_cast<std::size_t>(count);
     size += static_cast<std::uint64_t>(count);
-    if (size > limit) return EFBIG;
+    if (size > limit) {
+      return Error{
+          fmt::format("{}: does not say its size, and is longer than {} bytes; save it to a file first", name, limit)};
+    }
   }
   bytes.resize(used);
   bytes.shrink_to_fit();
-  if (!spool.is_open()) return 0;
-  const int code = write_all(spool.get(), bytes);
+  if (!spool.fd.is_open()) return {};
+  if (const int code = write_all(spool.fd.get(), bytes)) return spool.error(name, code);
   std::vector<std::byte>().swap(bytes);
-  return code;
+  return {};
 }
 
 /// Returns an error number or 0. Pipes, terminals and some file systems cannot sync; there is nothing more to do there.
@@ -171,9 +198,17 @@ int sync_directory(const fs::path& directory) {
   return sync(fd.get());
 }
 
+FileStamp stamp_of(const struct stat& status) noexcept {
+  const auto nanoseconds = [](const timespec& time) {
+    return std::int64_t{time.tv_sec} * 1'000'000'000 + std::int64_t{time.tv_nsec};
+  };
+  return {static_cast<std::uint64_t>(status.st_size), status.st_ino, nanoseconds(status.st_mtim),
+          nanoseconds(status.st_ctim)};
+}
+
 }  // namespace
 
-Expected<MappedFile> MappedFile::open(const fs::path& path, std::uint64_t stream_limit) {
+Expected<InputFile> InputFile::open(const fs::path& path, std::uint64_t stream_limit) {
   const std::string name = path.string();
   if (name.empty()) return Error{"the name of the input file is empty"};
 
@@ -187,27 +222,21 @@ Expected<MappedFile> MappedFile::open(const fs::path& path, std::uint64_t stream
   if (!fd.is_open() || ::fstat(fd.get(), &status) != 0) return system_error(name, errno);
   if (S_ISDIR(status.st_mode)) return is_directory(name);
 
-  MappedFile file;
+  InputFile file;
   file.name_ = name;
-  if (S_ISREG(status.st_mode) && ::lseek(fd.get(), 0, SEEK_CUR) == 0 &&
-      file.map(fd.get(), static_cast<std::uint64_t>(status.st_size))) {
-    fd.release();
+  // A regular file that says that it is empty may only hide its size, as those of /proc do.
+  if (S_ISREG(status.st_mode) && status.st_size != 0 && ::lseek(fd.get(), 0, SEEK_CUR) == 0) {
+    file.size_ = static_cast<std::uint64_t>(status.st_size);
+    file.stamp_ = stamp_of(status);
+    file.fd_ = fd.release();
     return file;
   }
-  // mmap refuses a regular file that is empty, or says so (/proc), or lies on a file system that cannot map.
   try {
-    Descriptor spool;
-    std::uint64_t size = 0;
-    const int code = read_stream(fd.get(), stream_limit, file.memory_, spool, size);
-    if (code == EFBIG) {
-      return Error{fmt::format("{}: not a file that can be mapped, and longer than {} bytes; save it to a file first",
-                               name, stream_limit)};
+    Spool spool;
+    if (auto read = read_stream(name, fd.get(), stream_limit, file.memory_, spool, file.size_); !read) {
+      return read.error();
     }
-    if (code != 0) return system_error(name, code);
-    if (spool.is_open()) {
-      if (!file.map(spool.get(), size)) return system_error(name, errno);
-      spool.release();
-    }
+    file.fd_ = spool.fd.release();
   } catch (const std::bad_alloc&) {
     return system_error(name, ENOMEM);
   }
@@ -224,39 +253,34 @@ Expected<void> check_regular(const fs::path& path) {
       fmt::format("{}: is {}; a regular file is needed", name, S_ISFIFO(status.st_mode) ? "a named pipe" : "no file")};
 }
 
-MappedFile MappedFile::from_bytes(std::vector<std::byte> bytes) {
-  MappedFile file;
+InputFile InputFile::from_bytes(std::vector<std::byte> bytes) {
+  InputFile file;
+  file.size_ = bytes.size();
   file.memory_ = std::move(bytes);
   return file;
 }
 
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  MappedFile taken(std::move(other));
+InputFile& InputFile::operator=(InputFile&& other) noexcept {
+  InputFile taken(std::move(other));
   swap(taken);
   return *this;
 }
 
-MappedFile::~MappedFile() {
-  // munmap takes a pointer to non-const, though it writes nothing.
-  if (!mapped_.empty()) ::munmap(const_cast<std::byte*>(mapped_.data()), mapped_.size());
+InputFile::~InputFile() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-std::optional<FileStamp> MappedFile::stamp() const {
+std::optional<FileStamp> InputFile::stamp() const {
   struct stat open {};
   struct stat named {};
-  if (fd_ < 0 || ::fstat(fd_, &open) != 0 || ::stat(name_.c_str(), &named) != 0) return std::nullopt;
+  if (!stamp_ || ::fstat(fd_, &open) != 0 || ::stat(name_.c_str(), &named) != 0) return std::nullopt;
   if (open.st_dev != named.st_dev || open.st_ino != named.st_ino) return std::nullopt;
-  const auto nanoseconds = [](const timespec& time) {
-    return std::int64_t{time.tv_sec} * 1'000'000'000 + std::int64_t{time.tv_nsec};
-  };
-  return FileStamp{static_cast<std::uint64_t>(open.st_size), open.st_ino, nanoseconds(open.st_mtim),
-                   nanoseconds(open.st_ctim)};
+  return stamp_of(open);
 }
 
-Expected<void> MappedFile::read(std::uint64_t offset, std::span<std::byte> to) const {
+Expected<void> InputFile::read(std::uint64_t offset, std::span<std::byte> to) const {
   if (fd_ < 0) {
-    std::copy_n(bytes().begin() + static_cast<std::ptrdiff_t>(offset), to.size(), to.begin());
+    std::copy_n(memory_.begin() + static_cast<std::ptrdiff_t>(offset), to.size(), to.begin());
     return {};
   }
   while (!to.empty()) {
@@ -269,7 +293,7 @@ Expected<void> MappedFile::read(std::uint64_t offset, std::span<std::byte> to) c
       return Error{
           fmt::format("{}: byte {} is missing; the file had {} bytes when it was opened, and was cut short "
                       "meanwhile",
-                      name_, offset, mapped_.size())};
+                      name_, offset, size_)};
     }
     offset += static_cast<std::uint64_t>(count);
     to = to.subspan(static_cast<std::size_t>(count));
@@ -277,19 +301,34 @@ Expected<void> MappedFile::read(std::uint64_t offset, std::span<std::byte> to) c
   return {};
 }
 
-bool MappedFile::map(int fd, std::uint64_t size) noexcept {
-  const void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (address == MAP_FAILED) return false;
-  mapped_ = {static_cast<const std::byte*>(address), size};
-  fd_ = fd;
-  return true;
+Expected<Buffer<std::byte>> InputFile::load(std::uint64_t offset, std::uint64_t size) const {
+  try {
+    Buffer<std::byte> bytes(size);
+    if (auto done = read(offset, bytes); !done) return done.error();
+    if (auto same = check_unchanged(); !same) return same.error();
+    return bytes;
+  } catch (const std::bad_alloc&) {
+  } catch (const std::length_error&) {
+  }
+  return Error{fmt::format("{}: not enough memory for {} bytes", name_.empty() ? "input" : name_, size)};
 }
 
-void MappedFile::swap(MappedFile& other) noexcept {
+Expected<void> InputFile::check_unchanged() const {
+  if (!stamp_) return {};
+  struct stat status {};
+  if (::fstat(fd_, &status) != 0) return system_error(name_, errno);
+  FileStamp now = stamp_of(status);
+  if (status.st_nlink == 0) now.changed = stamp_->changed;  // that it has no name any more is the change
+  if (now == *stamp_) return {};
+  return Error{fmt::format("{}: was changed while it was read; run this again", name_)};
+}
+
+void InputFile::swap(InputFile& other) noexcept {
   name_.swap(other.name_);
-  std::swap(fd_, other.fd_);
-  std::swap(mapped_, other.mapped_);
+  std::swap(size_, other.size_);
   std::swap(memory_, other.memory_);
+  std::swap(stamp_, other.stamp_);
+  std::swap(fd_, other.fd_);
 }
 
 struct OutputFile::Impl {
@@ -300,14 +339,16 @@ struct OutputFile::Impl {
 
   std::string name;
   fs::path target;             // what commit() replaces; empty if written directly
-  fs::path temporary;          // exists while not empty
+  std::string temporary;       // a name for the file until then, among the unfinished while not empty
+  bool has_name = false;       // whether the file has that name
   mode_t mode = 0;             // that the target gets
+  std::string link_from;       // what linkat() calls a file without a name
   std::optional<Owner> owner;  // that an existing target had
   Descriptor fd;
   std::vector<std::byte> buffer;
   std::uint64_t buffered_from = 0;  // where the buffer belongs
   std::uint64_t size = 0;
-  Descriptor spool;              // what write_at() writes where the target takes bytes in order only
+  Spool spool;                   // what write_at() writes where the target takes bytes in order only
   std::uint64_t spool_from = 0;  // bytes that the target had before
   std::optional<Error> failure;
 
@@ -318,9 +359,20 @@ struct OutputFile::Impl {
 
   void discard() {
     fd.close();
-    spool.close();
-    if (!temporary.empty()) ::unlink(temporary.c_str());
+    spool.fd.close();
+    if (temporary.empty()) return;
+    const std::lock_guard lock(unfinished().mutex);
+    remove_temporary();
+  }
+  /// Precondition: the lock of the unfinished files.
+  void remove_temporary() {
+    if (has_name) ::unlink(temporary.c_str());
+    forget_temporary();
+  }
+  void forget_temporary() {
+    unfinished().names.erase(temporary);
     temporary.clear();
+    has_name = false;
   }
 
   Error fail(Error error) {
@@ -336,18 +388,35 @@ struct OutputFile::Impl {
     return {};
   }
 
+  /// A name for the file beside the target; not the target's own with something added: that may be as long as names can
+  /// be. It is among the unfinished before there is such a file. Precondition: the lock of these. Returns an error
+  /// number or 0.
+  int choose_temporary() {
+    std::uint64_t random = 0;
+    if (::getrandom(&random, sizeof random, 0) != ssize_t{sizeof random}) return errno;
+    temporary = target.parent_path() / fmt::format(".bitcube-{:016x}.tmp", random);
+    unfinished().names.insert(temporary);
+    return 0;
+  }
+
   /// `existing` is null if there is no target yet.
   Expected<void> make_temporary(const struct stat* existing) {
-    std::uint64_t random = 0;
-    if (::getrandom(&random, sizeof random, 0) != ssize_t{sizeof random}) return system_error(name, errno);
-    // The name does not contain the target's: that may be as long as names can be.
-    const fs::path path = target.parent_path() / fmt::format(".bitcube-{:016x}.tmp", random);
     // For a new file the kernel turns 0666 into what the umask and the directory's ACL allow, which cannot be asked
     // for without a race. Until the file is complete it is private.
     const mode_t mode_at_birth = existing != nullptr ? 0600 : 0666;
-    fd = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode_at_birth));
-    if (!fd.is_open()) return system_error(name, errno);
-    temporary = path;
+    fd = Descriptor(::open(target.parent_path().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode_at_birth));
+    if (!fd.is_open() || ::access(fmt::format("/proc/self/fd/{}", fd.get()).c_str(), F_OK) != 0) {
+      // Not every file system knows files without a name, and without /proc such a file cannot be given one.
+      const std::lock_guard lock(unfinished().mutex);
+      if (const int code = choose_temporary()) return system_error(name, code);
+      fd = Descriptor(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode_at_birth));
+      if (!fd.is_open()) {
+        const int code = errno;
+        forget_temporary();
+        return system_error(name, code);
+      }
+      has_name = true;
+    }
 
     struct stat created {};
     if (::fstat(fd.get(), &created) != 0) return system_error(name, errno);
@@ -359,10 +428,11 @@ struct OutputFile::Impl {
 
   /// Returns an error number or 0.
   int write(std::uint64_t offset, std::span<const std::byte> bytes) {
-    if (spool.is_open()) return write_all(spool.get(), bytes, offset - spool_from);
-    if (!temporary.empty()) return write_all(fd.get(), bytes, offset);
+    if (spool.fd.is_open()) return write_all(spool.fd.get(), bytes, offset - spool_from);
+    if (!target.empty()) return write_all(fd.get(), bytes, offset);
     return write_all(fd.get(), bytes);
   }
+  Error write_error(int code) const { return spool.fd.is_open() ? spool.error(name, code) : system_error(name, code); }
 
   int flush() {
     const int code = write(buffered_from, buffer);
@@ -372,27 +442,27 @@ struct OutputFile::Impl {
   }
 
   /// Brings what write_at() has written to a target that takes bytes in order.
-  int copy_spool() {
+  Expected<void> copy_spool() {
     std::vector<std::byte> piece(kBufferSize);
     for (std::uint64_t offset = 0; offset < size - spool_from;) {
-      const ssize_t count = ::pread(spool.get(), piece.data(), piece.size(), static_cast<off_t>(offset));
+      const ssize_t count = ::pread(spool.fd.get(), piece.data(), piece.size(), static_cast<off_t>(offset));
       if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) return count < 0 ? errno : EIO;
+      if (count <= 0) return spool.error(name, count < 0 ? errno : EIO);
       const std::span bytes(piece.data(), static_cast<std::size_t>(count));
-      if (const int code = write_all(fd.get(), bytes)) return code;
+      if (const int code = write_all(fd.get(), bytes)) return system_error(name, code);
       offset += bytes.size();
     }
-    return 0;
+    return {};
   }
 
-  /// Everything short of the rename.
+  /// Everything short of the place.
   Expected<void> finish() {
     if (auto open = check_open(); !open) return open;
-    if (const int code = flush()) return fail(code);
-    if (spool.is_open()) {
-      if (const int code = copy_spool()) return fail(code);
+    if (const int code = flush()) return fail(write_error(code));
+    if (spool.fd.is_open()) {
+      if (auto copied = copy_spool(); !copied) return fail(copied.error());
     }
-    if (!temporary.empty()) {
+    if (!target.empty()) {
       // Only root may give a file away; for others the new file is their own, as if they had deleted the old one.
       if (owner) {
         if (const int code = unless_unsupported(::fchown(fd.get(), owner->user, owner->group))) return fail(code);
@@ -400,15 +470,36 @@ struct OutputFile::Impl {
       if (const int code = unless_unsupported(::fchmod(fd.get(), mode))) return fail(code);
     }
     if (const int code = sync(fd.get())) return fail(code);
-    if (const int code = fd.close()) return fail(code);
+    if (target.empty() || has_name) {
+      if (const int code = fd.close()) return fail(code);
+      return {};
+    }
+    // Only with its descriptor can a file without a name get one. All that may fail for lack of memory comes before the
+    // first of several files is in place.
+    link_from = fmt::format("/proc/self/fd/{}", fd.get());
+    const std::lock_guard lock(unfinished().mutex);
+    if (const int code = choose_temporary()) return system_error(name, code);
     return {};
   }
 
-  Expected<void> rename() {
-    if (temporary.empty()) return {};
-    if (::rename(temporary.c_str(), target.c_str()) != 0) return fail(errno);
-    temporary.clear();
-    return {};
+  int link(const char* to) const noexcept {
+    return ::linkat(AT_FDCWD, link_from.c_str(), AT_FDCWD, to, AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+  }
+
+  /// Precondition: the lock of the unfinished files. Returns an error number or 0.
+  int put_in_place() noexcept {
+    if (target.empty()) return 0;
+    // A link does not replace a file, a rename does.
+    int code = has_name ? EEXIST : link(target.c_str());
+    if (code == EEXIST && !has_name) {
+      code = link(temporary.c_str());
+      has_name = code == 0;
+    }
+    if (has_name) code = ::rename(temporary.c_str(), target.c_str()) == 0 ? 0 : errno;
+    if (code != 0) return code;
+    forget_temporary();
+    fd.close();
+    return 0;
   }
 
   Expected<void> sync_target_directory() {
@@ -457,11 +548,11 @@ Expected<void> OutputFile::append(std::span<const std::byte> bytes) {
   if (auto open = impl_->check_open(); !open) return open;
   const bool continues = impl_->buffered_from + impl_->buffer.size() == impl_->size;
   if (!continues || impl_->buffer.size() + bytes.size() > kBufferSize) {
-    if (const int code = impl_->flush()) return impl_->fail(code);
+    if (const int code = impl_->flush()) return impl_->fail(impl_->write_error(code));
     impl_->buffered_from = impl_->size;
   }
   if (bytes.size() >= kBufferSize) {
-    if (const int code = impl_->write(impl_->size, bytes)) return impl_->fail(code);
+    if (const int code = impl_->write(impl_->size, bytes)) return impl_->fail(impl_->write_error(code));
     impl_->buffered_from += bytes.size();
   } else {
     impl_->buffer.insert(impl_->buffer.end(), bytes.begin(), bytes.end());
@@ -477,26 +568,23 @@ Expected<void> OutputFile::append(std::string_view text) {
 Expected<void> OutputFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
   Impl& impl = *impl_;
   if (auto open = impl.check_open(); !open) return open;
-  if (impl.temporary.empty() && !impl.spool.is_open()) {
-    if (const int code = open_unnamed(impl.spool)) {
-      return impl.fail(
-          Error{fmt::format("{}: takes bytes in order only, and no temporary file can be made for them: {}", impl.name,
-                            std::generic_category().message(code))});
-    }
+  if (impl.target.empty() && !impl.spool.fd.is_open()) {
+    if (const int code = impl.spool.open()) return impl.fail(impl.spool.error(impl.name, code));
     impl.spool_from = impl.buffered_from;
   }
-  if (const int code = impl.flush()) return impl.fail(code);  // a later write to the same place counts
+  // A later write to the same place counts.
+  if (const int code = impl.flush()) return impl.fail(impl.write_error(code));
   if (offset < impl.spool_from) {
     return impl.fail(Error{fmt::format("{}: byte {} has been written, and cannot be changed", impl.name, offset)});
   }
-  if (const int code = impl.write(offset, bytes)) return impl.fail(code);
+  if (const int code = impl.write(offset, bytes)) return impl.fail(impl.write_error(code));
   impl.size = std::max(impl.size, offset + bytes.size());
   return {};
 }
 
 Expected<void> OutputFile::reserve(std::uint64_t size) {
   if (auto open = impl_->check_open(); !open) return open;
-  if (impl_->temporary.empty() || size == 0) return {};
+  if (impl_->target.empty() || size == 0) return {};
   // Where it is not supported, the writes will tell.
   if (::fallocate(impl_->fd.get(), 0, 0, static_cast<off_t>(size)) != 0 &&
       (errno == ENOSPC || errno == EFBIG || errno == EDQUOT)) {
@@ -533,20 +621,29 @@ Expected<void> commit_all(std::span<OutputFile* const> files) {
   for (OutputFile* file : files) {
     if (auto finished = file->impl_->finish(); !finished) return abandon(finished.error());
   }
-  std::string in_place;
-  for (OutputFile* file : files) {
-    if (auto renamed = file->impl_->rename(); !renamed) {
-      Error error = renamed.error();
-      if (!in_place.empty()) error.message += "; already in place:" + in_place;
-      return abandon(std::move(error));
-    }
-    in_place += " " + file->name();
+  // All or none, also if the process is about to end.
+  std::unique_lock lock(unfinished().mutex);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const int code = files[i]->impl_->put_in_place();
+    if (code == 0) continue;
+    lock.unlock();
+    Error error = system_error(files[i]->name(), code);
+    if (i != 0) error.message += "; already in place:";
+    for (OutputFile* file : files.first(i)) error.message += " " + file->name();
+    return abandon(std::move(error));
   }
+  lock.unlock();
   Expected<void> result;
   for (OutputFile* file : files) {
     if (auto synced = file->impl_->sync_target_directory(); !synced && result) result = synced;
   }
   return result;
+}
+
+std::unique_lock<std::mutex> abandon_outputs() noexcept {
+  std::unique_lock lock(unfinished().mutex);
+  for (const std::string& name : unfinished().names) ::unlink(name.c_str());
+  return lock;
 }
 
 Expected<fs::path> output_target(const fs::path& path) {

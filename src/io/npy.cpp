@@ -12,7 +12,8 @@
 namespace bitcube {
 namespace {
 
-constexpr std::size_t kMaxDims = 32;  // NumPy's own limit before version 2
+constexpr std::size_t kMaxDims = 32;                          // NumPy's own limit before version 2
+constexpr std::uint64_t kMaxHeader = std::uint64_t{1} << 20;  // NumPy reads 10,000 bytes and asks before it reads more
 constexpr std::string_view kMagic{"\x93NUMPY", 6};
 
 struct DTypeInfo {
@@ -274,51 +275,60 @@ std::size_t dtype_size(DType dtype) noexcept {
 }
 
 Expected<NpyArray> read_npy(const std::filesystem::path& path) {
-  Expected<MappedFile> file = MappedFile::open(path);
+  Expected<InputFile> file = InputFile::open(path);
   if (!file) return file.error();
   return parse_npy(std::move(*file), path.string());
 }
 
-Expected<NpyArray> parse_npy(MappedFile file, std::string_view name) {
+Expected<NpyArray> parse_npy(InputFile file, std::string_view name) {
   const auto fail = [&](std::string_view message) { return Error{fmt::format("{}: {}", name, message)}; };
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-
-  if (text.empty()) return fail("the file is empty; expected an .npy file");
-  if (text.substr(0, 4) == "PK\3\4") return fail("this is an .npz archive; save each array with numpy.save");
-  if (text.substr(0, kMagic.size()) != kMagic) return fail("not an .npy file: it does not begin with \\x93NUMPY");
-  if (text.size() < kMagic.size() + 2) return fail("the file is truncated in its version number");
-  const int major = static_cast<unsigned char>(text[6]);
-  const int minor = static_cast<unsigned char>(text[7]);
+  const std::uint64_t size = file.size();
+  if (size == 0) return fail("the file is empty; expected an .npy file");
+  constexpr std::size_t kLongestStart = kMagic.size() + 2 + 4;  // magic, version, length of the header
+  const auto start_bytes = file.load(0, std::min<std::uint64_t>(size, kLongestStart));
+  if (!start_bytes) return start_bytes.error();
+  const std::string_view start(reinterpret_cast<const char*>(start_bytes->data()), start_bytes->size());
+  if (start.substr(0, 4) == "PK\3\4") return fail("this is an .npz archive; save each array with numpy.save");
+  if (start.substr(0, kMagic.size()) != kMagic) return fail("not an .npy file: it does not begin with \\x93NUMPY");
+  if (size < kMagic.size() + 2) return fail("the file is truncated in its version number");
+  const int major = static_cast<unsigned char>(start[6]);
+  const int minor = static_cast<unsigned char>(start[7]);
   if (major < 1 || major > 3 || minor != 0) {
     return fail(fmt::format("version {}.{} of the format is not supported; expected 1.0, 2.0 or 3.0", major, minor));
   }
   const std::size_t length_size = major == 1 ? 2 : 4;
   const std::size_t header_begin = kMagic.size() + 2 + length_size;
-  if (text.size() < header_begin) return fail("the file is truncated in the length of its header");
-  const std::uint64_t length = little_endian(text.substr(kMagic.size() + 2, length_size));
-  if (length > text.size() - header_begin) {
+  if (size < header_begin) return fail("the file is truncated in the length of its header");
+  const std::uint64_t length = little_endian(start.substr(kMagic.size() + 2, length_size));
+  if (length > size - header_begin) {
     return fail(fmt::format("the header should be {} bytes long, but only {} bytes follow; the file is truncated",
-                            length, text.size() - header_begin));
+                            length, size - header_begin));
+  }
+  if (length > kMaxHeader) {
+    return fail(fmt::format("its header would be {} bytes long, and {} is the limit", length, kMaxHeader));
   }
 
-  Expected<Header> header = HeaderParser(text.substr(header_begin, length), header_begin).parse();
+  const auto header_bytes = file.load(header_begin, length);
+  if (!header_bytes) return header_bytes.error();
+  const std::string_view text(reinterpret_cast<const char*>(header_bytes->data()), length);
+  Expected<Header> header = HeaderParser(text, header_begin).parse();
   if (!header) return fail(header.error().message);
   const DTypeInfo& type = info(*header->dtype);
   const std::vector<std::uint64_t>& shape = *header->shape;
-  const std::optional<std::uint64_t> size = byte_count(shape, type.size);
-  if (!size) return fail(fmt::format("shape {} of {} is larger than any file", shape_text(shape), type.name));
+  const std::optional<std::uint64_t> bytes = byte_count(shape, type.size);
+  if (!bytes) return fail(fmt::format("shape {} of {} is larger than any file", shape_text(shape), type.name));
   // The order of the dimensions makes no difference to an array with one real dimension at most.
   const bool order_matters =
-      *size != 0 && std::count_if(shape.begin(), shape.end(), [](auto dim) { return dim > 1; }) > 1;
+      *bytes != 0 && std::count_if(shape.begin(), shape.end(), [](auto dim) { return dim > 1; }) > 1;
   if (*header->fortran_order && order_matters) {
     return fail("Fortran order is not supported; save it with numpy.ascontiguousarray");
   }
   const std::size_t offset = header_begin + length;
-  const std::uint64_t available = text.size() - offset;
-  if (available != *size) {
+  const std::uint64_t available = size - offset;
+  if (available != *bytes) {
     return fail(fmt::format("shape {} of {} takes {} bytes, but {} bytes follow the header; {}", shape_text(shape),
-                            type.name, *size, available,
-                            available < *size ? "the file is truncated" : "nothing may follow the array"));
+                            type.name, *bytes, available,
+                            available < *bytes ? "the file is truncated" : "nothing may follow the array"));
   }
   return NpyArray{type.dtype, std::move(*header->shape), std::move(file), offset};
 }

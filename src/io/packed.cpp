@@ -599,14 +599,14 @@ Expected<QuantizedTensor> load_packed(const Safetensors& file, std::string_view 
   if (!located) return located.error();
   QuantizedTensor& tensor = located->description;
   try {
-    // Read, not copied from the mapping, whose pages would count as memory as well.
     tensor.codes.resize(located->codes->size());
     tensor.scales.resize(located->scales->size());
   } catch (const std::exception&) {
-    return Error{located->where + ": no memory for its bytes"};
+    return Error{located->where + ": not enough memory for its bytes"};
   }
   if (auto read = file.read(*located->codes, 0, tensor.codes); !read) return read.error();
   if (auto read = file.read(*located->scales, 0, tensor.scales); !read) return read.error();
+  if (auto same = file.file().check_unchanged(); !same) return same.error();
   if (auto ok = located->check(0, tensor.codes); !ok) return ok.error();
   return std::move(tensor);
 }

@@ -323,30 +323,34 @@ const SafetensorsTensor* Safetensors::find(std::string_view name) const {
 }
 
 Expected<Safetensors> read_safetensors(const std::filesystem::path& path) {
-  Expected<MappedFile> file = MappedFile::open(path);
+  Expected<InputFile> file = InputFile::open(path);
   if (!file) return file.error();
   return parse_safetensors(std::move(*file), path.string());
 }
 
-Expected<Safetensors> parse_safetensors(MappedFile file, std::string_view name) {
+Expected<Safetensors> parse_safetensors(InputFile file, std::string_view name) {
   const auto fail = [&](std::string_view message) { return Error{fmt::format("{}: {}", name, message)}; };
-  const std::span<const std::byte> bytes = file.bytes();
+  const std::uint64_t size = file.size();
 
-  if (bytes.size() < kLengthSize) {
-    return fail(fmt::format("not a .safetensors file: it has {} bytes, and the length of its header takes {}",
-                            bytes.size(), kLengthSize));
+  if (size < kLengthSize) {
+    return fail(fmt::format("not a .safetensors file: it has {} bytes, and the length of its header takes {}", size,
+                            kLengthSize));
   }
+  std::array<std::byte, kLengthSize> length_bytes{};
+  if (auto read = file.read(0, length_bytes); !read) return read.error();
   std::uint64_t length = 0;
-  for (std::size_t i = kLengthSize; i-- > 0;) length = length << 8 | std::to_integer<std::uint64_t>(bytes[i]);
+  for (std::size_t i = kLengthSize; i-- > 0;) length = length << 8 | std::to_integer<std::uint64_t>(length_bytes[i]);
   if (length > kMaxHeader) {
     return fail(fmt::format("not a .safetensors file: its header would be {} bytes long, and {} is the limit", length,
                             kMaxHeader));
   }
-  if (length > bytes.size() - kLengthSize) {
+  if (length > size - kLengthSize) {
     return fail(fmt::format("the header should be {} bytes long, but only {} bytes follow; the file is truncated",
-                            length, bytes.size() - kLengthSize));
+                            length, size - kLengthSize));
   }
-  const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + kLengthSize, length);
+  const auto header_bytes = file.load(kLengthSize, length);
+  if (!header_bytes) return header_bytes.error();
+  const std::string_view header(reinterpret_cast<const char*>(header_bytes->data()), length);
   if (header.substr(0, 1) != "{") return fail("the header must begin with '{'");
   // The JSON parser takes a zero byte for the end of the text, and would not see what follows.
   if (const auto zero = header.find('\0'); zero != std::string_view::npos) {
@@ -355,7 +359,7 @@ Expected<Safetensors> parse_safetensors(MappedFile file, std::string_view name) 
 
   HeaderBuilder builder;
   if (!Json::sax_parse(header.begin(), header.end(), &builder)) return fail(builder.fault);
-  const std::string fault = layout_fault(builder.tensors, bytes.size() - kLengthSize - length);
+  const std::string fault = layout_fault(builder.tensors, size - kLengthSize - length);
   if (!fault.empty()) return fail(fault);
 
   Safetensors result;

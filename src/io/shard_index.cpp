@@ -127,20 +127,20 @@ bool is_shard_index(const std::filesystem::path& path) {
 }
 
 Expected<ShardIndex> read_shard_index(const std::filesystem::path& path) {
-  const Expected<MappedFile> file = MappedFile::open(path, kMaxIndex);
+  const Expected<InputFile> file = InputFile::open(path, kMaxIndex);
   if (!file) return file.error();
   return parse_shard_index(*file, path.string());
 }
 
-Expected<ShardIndex> parse_shard_index(const MappedFile& file, std::string_view name) {
+Expected<ShardIndex> parse_shard_index(const InputFile& file, std::string_view name) {
   const auto fail = [&](std::string_view message) { return Error{fmt::format("{}: {}", name, message)}; };
-  const auto bytes = file.bytes();
-  if (bytes.size() > kMaxIndex) {
-    return fail(fmt::format("not an index of shards: it has {} bytes, and {} is the limit", bytes.size(), kMaxIndex));
+  if (file.size() > kMaxIndex) {
+    return fail(fmt::format("not an index of shards: it has {} bytes, and {} is the limit", file.size(), kMaxIndex));
   }
   return guarded(name, [&]() -> Expected<ShardIndex> {
-    std::string text(bytes.size(), '\0');
-    if (auto read = file.read(0, std::as_writable_bytes(std::span(text))); !read) return read.error();
+    const auto bytes = file.load();
+    if (!bytes) return bytes.error();
+    const std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
     // The JSON parser takes a zero byte for the end of the text, and would not see what follows.
     if (const auto zero = text.find('\0'); zero != std::string::npos) {
       return fail(fmt::format("offset {}: not valid JSON: zero byte", zero));

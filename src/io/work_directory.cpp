@@ -93,6 +93,7 @@ int unless_unsupported(int result) {
 
 struct WorkDirectory::Impl {
   fs::path path;
+  bool is_new = false;  // made here, and not in use yet
   int journal_fd = -1;
   std::string journal;
   std::vector<std::string> members;  // their journals
@@ -105,6 +106,10 @@ struct WorkDirectory::Impl {
   Impl& operator=(const Impl&) = delete;
   ~Impl() {
     close_files();
+    if (is_new) {
+      if (journal_fd >= 0) ::unlink((path / kJournal).c_str());
+      ::rmdir(path.c_str());
+    }
     if (journal_fd >= 0) ::close(journal_fd);  // and with it the lock is gone
   }
 
@@ -226,7 +231,8 @@ Expected<WorkDirectory> WorkDirectory::open(const fs::path& path) {
   impl->path = path;
   for (int i = 0; i < kTries; ++i) {
     struct stat status {};
-    if (::mkdir(path.c_str(), 0700) != 0) {
+    impl->is_new = ::mkdir(path.c_str(), 0700) == 0;
+    if (!impl->is_new) {
       if (errno != EEXIST) return system_error(path, errno);
       if (::lstat(path.c_str(), &status) != 0) continue;
       if (!S_ISDIR(status.st_mode)) {
@@ -250,6 +256,7 @@ Expected<WorkDirectory> WorkDirectory::open(const fs::path& path) {
     if (!*locked) continue;
     if (auto read = impl->read_journal(); !read) return read.error();
     if (auto read = impl->read_members(); !read) return read.error();
+    impl->is_new = false;
     return WorkDirectory(std::move(impl));
   }
   return Error{fmt::format("{}: other processes make and remove it all the time", path.string())};

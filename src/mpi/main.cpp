@@ -7,6 +7,7 @@
 #include <array>
 #include <optional>
 
+#include "interrupt.hpp"
 #include "mpi_team.hpp"
 #include "program.hpp"
 
@@ -51,7 +52,7 @@ void adapt(CLI::App& command) {
   for (CLI::App* part : command.get_subcommands([](CLI::App*) { return true; })) adapt(*part);
 }
 
-int run(int argc, char** argv) {
+cli::Exit run(int argc, char** argv) {
   using namespace cli;
   constexpr std::array<AddCommand, 4> commands{add_quantize, add_matmul, add_conform, add_gen};
   const Program program{
@@ -63,8 +64,9 @@ int run(int argc, char** argv) {
           "  mpirun -n 4 bitcube-mpi COMMAND --help",
       .commands = commands,
       .adapt = adapt};
-  MpiTeam team;
-  const Console console(wants_json(argc, argv), team, program.name);
+  // The thread that waits for signals has them until the very end.
+  static MpiTeam team;
+  static const Console console(wants_json(argc, argv), team, program.name);
   std::optional<tbb::global_control> limit;
   if (!names_threads(argc, argv)) limit.emplace(tbb::global_control::max_allowed_parallelism, default_threads(team));
   auto result = run_program(argc, argv, program, console);
@@ -74,16 +76,19 @@ int run(int argc, char** argv) {
     result = met.error();
   }
   if (!result) console.error(result.error().message);
-  return static_cast<int>(result ? *result : Exit::error);
+  return result ? *result : Exit::error;
 }
 
 }  // namespace
 }  // namespace bitcube::mpi
 
 int main(int argc, char** argv) {
+  using namespace bitcube;
+  cli::block_signals();  // MPI starts threads
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
-  const int code = bitcube::mpi::run(argc, argv);
+  const cli::Exit exit = mpi::run(argc, argv);
   MPI_Finalize();  // waits for all, so rank 0 has told what there is to tell before any ends
-  return code;
+  if (exit == cli::Exit::error) cli::end_by_signal();
+  return static_cast<int>(exit);
 }

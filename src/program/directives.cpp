@@ -399,18 +399,22 @@ std::vector<std::uint8_t> read_bytes(Reader& reader, const fs::path& directory) 
     const std::string_view name = reader.string("a file name in quotes");
     reader.expect_end();
     if (!reader.ok()) return bytes;
-    const auto file = MappedFile::open(directory / fs::path(std::string(name)), largest_image);
+    const auto file = InputFile::open(directory / fs::path(std::string(name)), largest_image);
     if (!file) {
       reader.fail(at, file.error().message);
       return bytes;
     }
-    if (file->bytes().size() > largest_image) {
-      reader.fail(
-          at, fmt::format("{} has {} bytes; one .memory takes at most {}", name, file->bytes().size(), largest_image));
+    if (file->size() > largest_image) {
+      reader.fail(at, fmt::format("{} has {} bytes; one .memory takes at most {}", name, file->size(), largest_image));
       return bytes;
     }
-    bytes.resize(file->bytes().size());
-    std::ranges::transform(file->bytes(), bytes.begin(), [](std::byte b) { return std::to_integer<std::uint8_t>(b); });
+    const auto loaded = file->load();
+    if (!loaded) {
+      reader.fail(at, loaded.error().message);
+      return bytes;
+    }
+    bytes.resize(loaded->size());
+    std::ranges::transform(*loaded, bytes.begin(), [](std::byte b) { return std::to_integer<std::uint8_t>(b); });
     return bytes;
   }
   if (reader.accept("zero")) {
@@ -434,6 +438,12 @@ std::vector<std::uint8_t> read_bytes(Reader& reader, const fs::path& directory) 
     return bytes;
   }
   return read_image(reader, directory);
+}
+
+/// Addresses do not wrap in a program: whoever gives such a range has made a mistake.
+void check_range(Reader& reader, const Token& at, uint64 address, std::size_t size) {
+  if (!reader.ok() || size == 0 || size - 1 <= ~address) return;
+  reader.fail(at, fmt::format("{} bytes from 0x{:X} on go beyond 2^64; at most {} fit", size, address, ~address + 1));
 }
 
 std::string compare_memory(const State& state, uint64 address, std::span<const std::uint8_t> expected) {
@@ -486,9 +496,11 @@ Statement parse_expect(Reader& reader, const fs::path& directory) {
       return text.empty() ? text : fmt::format("S{} {}", id, text);
     };
   } else if (is("memory")) {
+    const Token range = reader.peek();
     const uint64 address = reader.number("an address");
     reader.expect("==");
     auto bytes = std::make_shared<const std::vector<std::uint8_t>>(read_bytes(reader, directory));
+    check_range(reader, range, address, bytes->size());
     s.check = [=](const CheckContext& c) { return compare_memory(c.state, address, *bytes); };
   } else if (is("gpr")) {
     const unsigned mask = reader.pes();
@@ -573,15 +585,24 @@ Statement parse_directive(Reader& reader, const fs::path& directory) {
       });
     };
   } else if (is(".memory")) {
+    const Token range = reader.peek();
     const uint64 address = reader.number("an address");
     reader.accept("=");
     auto bytes = std::make_shared<const std::vector<std::uint8_t>>(read_bytes(reader, directory));
+    check_range(reader, range, address, bytes->size());
     s.memory = MemoryRange{address, bytes->size()};
     s.apply = [=](Core& core) { core.state().memory.write(address, *bytes); };
   } else if (is(".tile")) {
     const unsigned mask = reader.pes();
     const unsigned tile = reader.local_name();
+    const Token description = reader.peek();
     const TileRef made = read_tile(reader, false, directory);
+    if (made != nullptr && made->descriptor().allocation_mask != 0 &&
+        (made->descriptor().allocation_mask & mask) != mask) {
+      reader.fail(description, fmt::format("mask={} leaves out a PE that holds the Tile; it must name all of {}",
+                                           mask_text(made->descriptor().allocation_mask),
+                                           mask_text(static_cast<std::uint8_t>(mask))));
+    }
     s.apply = [=](Core& core) {
       for_each_pe(mask, [&](unsigned pe) {
         Tile copy = *made;

@@ -79,18 +79,22 @@ Source npy_source(Reader& reader, const Token& at, const fs::path& path, const F
   source.columns = array->shape.empty() ? 1 : array->shape.back();
   source.rows = array->shape.size() == 2 ? array->shape.front() : 1;
   source.lane_bits = wanted != nullptr ? wanted->lane_bits : static_cast<unsigned>(8 * dtype_size(array->dtype));
-  const auto shared = std::make_shared<NpyArray>(std::move(*array));
-  const std::size_t size = shared->element_size();
+  auto loaded = array->load();
+  if (!loaded) {
+    reader.fail(at, loaded.error().message);
+    return {};
+  }
+  const auto shared = std::make_shared<const Buffer<std::byte>>(std::move(*loaded));
+  const std::size_t size = array->element_size();
   const uint64 mask = low_mask(static_cast<int>(source.lane_bits));
   source.lane = [shared, size, mask, columns = source.columns](uint64 r, uint64 c) {
-    return load_word(shared->payload().data() + (r * columns + c) * size, size) & mask;
+    return load_word(shared->data() + (r * columns + c) * size, size) & mask;
   };
   // What stands above a 4-bit lane must be nothing, or in signed arrays copies of the sign.
   if (wanted != nullptr && wanted->is_packed()) {
-    const auto bytes = shared->payload();
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-      const auto word = std::to_integer<uint64>(bytes[i]);
-      const bool sign = shared->dtype == DType::kI8 && (word & 0xF8) == 0xF8;
+    for (std::size_t i = 0; i < shared->size(); ++i) {
+      const auto word = std::to_integer<uint64>((*shared)[i]);
+      const bool sign = array->dtype == DType::kI8 && (word & 0xF8) == 0xF8;
       if (word <= mask || sign) continue;
       reader.fail(at,
                   fmt::format("{}: element {} is 0x{:02X}, beyond a lane of {}", path.string(), i, word, wanted->name));

@@ -346,15 +346,19 @@ Expected<Program> Program::from_bytes(std::span<const std::uint8_t> bytes, std::
 }
 
 Expected<Program> Program::load(const fs::path& path) {
-  const auto file = MappedFile::open(path, longest_text);
+  const auto file = InputFile::open(path, longest_text);
   if (!file) return file.error();
-  const std::span<const std::byte> bytes = file->bytes();
   const std::string name = path.string();
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (file->size() > longest_text) {
+    return Error{fmt::format("{}: {} bytes; a program has at most {}", name, file->size(), longest_text)};
+  }
+  const auto bytes = file->load();
+  if (!bytes) return bytes.error();
+  const std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
   if (path.extension() != ".bin" && text.find('\0') == std::string_view::npos) {
     return parse(text, name, path.parent_path());
   }
-  return from_bytes({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, name);
+  return from_bytes({reinterpret_cast<const std::uint8_t*>(bytes->data()), bytes->size()}, name);
 }
 
 const std::string& Program::name() const noexcept {

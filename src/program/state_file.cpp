@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "bitcube/io/file.hpp"
 #include "guarded.hpp"
@@ -99,6 +100,11 @@ Expected<Json> state_json(const State& s) {
       const std::string name = isa::tile_name(static_cast<int>(n));
       auto tile = tile_json(*s.pe[p].local[n], false, fmt::format("PE{} {}", p, name));
       if (!tile) return tile;
+      const std::uint8_t owners = s.pe[p].local[n]->descriptor().allocation_mask;
+      if ((owners & machine::pe_bit(p)) == 0) {
+        return Error{fmt::format("PE{} {}: the mask {} leaves out the PE that holds the Tile, so it cannot be saved", p,
+                                 name, mask_text(owners))};
+      }
       pe["tiles"][name] = std::move(*tile);
     }
     json["pe"].push_back(std::move(pe));
@@ -541,7 +547,10 @@ State read(const Json& json, std::optional<Error>& error) {
         value.fail("no Local Tile of this name");
         return;
       }
-      s.pe[p].local[static_cast<std::size_t>(*tile)] = read_tile(value, false);
+      auto& local = s.pe[p].local[static_cast<std::size_t>(*tile)] = read_tile(value, false);
+      if (local != nullptr && (local->descriptor().allocation_mask & machine::pe_bit(static_cast<unsigned>(p))) == 0) {
+        value["mask"].fail(fmt::format("expected a mask that names PE{}, which holds the Tile", p));
+      }
     });
     if (pe.ok() && s.local_pool(static_cast<unsigned>(p)) > machine::pool_bytes) {
       pe["tiles"].fail(fmt::format("the Tiles take more than the pool of {} bytes", machine::pool_bytes));
@@ -593,7 +602,22 @@ Expected<State> read_state(std::string_view text, std::string_view name) {
     if (text.size() > longest_state) {
       return Error{fmt::format("{}: {} bytes; a saved state has at most {}", name, text.size(), longest_state)};
     }
-    const Json json = Json::parse(text, nullptr, false);
+    // The parser keeps the last of several values of one name: such a text says two things.
+    std::vector<std::set<std::string>> names;  // of the objects that are open
+    std::optional<std::string> twice;
+    const auto see = [&](int, Json::parse_event_t event, Json& value) {
+      if (event == Json::parse_event_t::object_start) names.emplace_back();
+      if (event == Json::parse_event_t::object_end) names.pop_back();
+      if (event == Json::parse_event_t::key && !twice) {
+        const auto& key = value.get_ref<const std::string&>();
+        if (!names.back().insert(key).second) twice = key;
+      }
+      return true;
+    };
+    const Json json = Json::parse(text, see, false);
+    if (twice)
+      return Error{fmt::format("{}: the key {} is given twice", name,
+                               Json(*twice).dump(-1, ' ', true, Json::error_handler_t::replace))};
     if (json.is_discarded()) return Error{fmt::format("{}: expected JSON", name)};
     std::optional<Error> error;
     State state = read(json, error);
@@ -603,9 +627,14 @@ Expected<State> read_state(std::string_view text, std::string_view name) {
 }
 
 Expected<State> load_state(const std::filesystem::path& path) {
-  const auto file = MappedFile::open(path, longest_state);
+  const auto file = InputFile::open(path, longest_state);
   if (!file) return file.error();
-  return read_state({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()}, path.string());
+  if (file->size() > longest_state) {
+    return Error{fmt::format("{}: {} bytes; a saved state has at most {}", path.string(), file->size(), longest_state)};
+  }
+  const auto bytes = file->load();
+  if (!bytes) return bytes.error();
+  return read_state({reinterpret_cast<const char*>(bytes->data()), bytes->size()}, path.string());
 }
 
 }  // namespace bitcube::program

@@ -202,7 +202,7 @@ class Quantizer {
   Real amax() const {
     std::vector<Real> maxima(blocks_of(groups()));
     const auto larger = [](const Real& a, const Real& b) { return compare_magnitude(a, b) > 0 ? a : b; };
-    for_each_block(groups(), {.threads = options_.execution.threads}, [&](uint64 block, uint64 begin, uint64 end) {
+    for_each_block(groups(), options_.execution.quiet(), [&](uint64 block, uint64 begin, uint64 end) {
       Real largest;
       for (uint64 group = begin; group < end; ++group) {
         std::array<Value, mx_group_lanes> lanes;

@@ -231,7 +231,7 @@ Expected<TensorReport> measure_tensor(const stream::TensorFiles& files, std::siz
       auto result = stream::quantize_parts(
           files, tensor, out.axis, options,
           [&](const stream::Part& part) -> Expected<void> {
-            meter.add(part, {.threads = execution.threads});
+            meter.add(part, execution.quiet());
             return {};
           },
           window);

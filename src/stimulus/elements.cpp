@@ -253,8 +253,7 @@ Expected<ElementReport> convert_rows(const ConvertOptions& options, const TextSi
     }
   }
   if (pairs.empty()) return Error{"from, to: TCVT converts none of these types to none of those (numerics 7.1)"};
-  parallel_for(pairs.size(), {.threads = options.execution.threads},
-               [&](std::size_t i) { classify(pairs[i], options.weights); });
+  parallel_for(pairs.size(), options.execution.quiet(), [&](std::size_t i) { classify(pairs[i], options.weights); });
   std::erase_if(pairs, [](const PairOperands& p) { return p.order->total() == 0; });
   if (pairs.empty()) return Error{"weight: these types have no operand in a stratum of positive weight"};
 

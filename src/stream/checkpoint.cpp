@@ -110,6 +110,7 @@ struct CheckpointQuantizer::Impl {
   std::vector<Shard> shards;
   std::string digest;
   // Of a run:
+  std::vector<fs::path> new_directories;  // the outer first
   std::optional<WorkDirectory> work;
   std::vector<fs::path> targets;  // of the shards, then that of the index
 
@@ -119,6 +120,7 @@ struct CheckpointQuantizer::Impl {
   Team& team() const noexcept { return team_of(options.quantize.execution); }
   Expected<void> find_targets(const fs::path& output);
   Expected<void> open_work();
+  Error give_up(const Error& error, bool keep);
   Expected<std::map<std::size_t, Finished>> take_over();
   Expected<void> make_files(std::map<std::size_t, Finished>& done);
   Expected<void> meet(const fs::path& output, std::map<std::size_t, Finished>& done);
@@ -260,7 +262,9 @@ Expected<void> CheckpointQuantizer::Impl::plan_shard(const CheckpointFile& file,
   for (std::size_t i = 0; i < shard.count; ++i) tensors[shard.first + i].bytes = shard.plan.places[i].bytes();
   sum.add(fmt::format("{} {} {} {} {}\n", quote_text(file.name), stamp->size, stamp->inode, stamp->modified,
                       stamp->changed));
-  const auto header = sha256(source.header());
+  const auto header_bytes = source.header();
+  if (!header_bytes) return header_bytes.error();
+  const auto header = sha256(*header_bytes);
   if (!header) return header.error();
   sum.add(*header);
   sum.add(shard.plan.header);
@@ -270,6 +274,7 @@ Expected<void> CheckpointQuantizer::Impl::plan_shard(const CheckpointFile& file,
 
 Expected<void> CheckpointQuantizer::Impl::find_targets(const fs::path& output) {
   targets.clear();
+  new_directories.clear();
   if (!index) {
     auto target = output_target(output);
     if (!target) return target.error();
@@ -282,6 +287,12 @@ Expected<void> CheckpointQuantizer::Impl::find_targets(const fs::path& output) {
     names.push_back(path.filename().string());
     for (const std::string& name : names) {
       const fs::path file = output / name;
+      std::vector<fs::path> missing;
+      for (fs::path parent = file.parent_path(); !parent.empty() && !fs::exists(parent, code);) {
+        missing.push_back(parent);
+        parent = parent.parent_path();
+      }
+      new_directories.insert(new_directories.end(), missing.rbegin(), missing.rend());
       fs::create_directories(file.parent_path(), code);
       if (code) return Error{fmt::format("{}: {}", file.parent_path().string(), code.message())};
       auto target = output_target(file);
@@ -310,6 +321,24 @@ Expected<void> CheckpointQuantizer::Impl::open_work() {
   if (!opened) return opened.error();
   work.emplace(std::move(*opened));
   return {};
+}
+
+/// The end of a run that failed: what is finished is kept, or nothing is left behind.
+Error CheckpointQuantizer::Impl::give_up(const Error& error, bool keep) {
+  if (!team().leads()) {
+    work.reset();
+    return error;
+  }
+  if (keep && work) {
+    return Error{fmt::format("{}; what is finished is kept in {}, and the next run goes on from there", error.message,
+                             work->path().string())};
+  }
+  if (work) (void)work->remove();  // the error is the first one
+  work.reset();
+  std::error_code ignored;
+  for (auto directory = new_directories.rbegin(); directory != new_directories.rend(); ++directory)
+    fs::remove(*directory, ignored);
+  return error;
 }
 
 /// What an earlier run has done, and a journal in which that is.
@@ -483,6 +512,7 @@ Expected<void> CheckpointQuantizer::Impl::copy_tensor(const Item& item, const Sa
   Fingerprints fingerprints;
   std::vector<std::byte> piece(std::min(kCopyAtOnce, end - first));
   for (std::uint64_t offset = first; offset < end; offset += piece.size()) {
+    throw_if_cancelled(options.quantize.execution);
     if (team().stopped()) return Error{std::string(Team::kStopped)};
     const std::span some = std::span(piece).first(std::min<std::uint64_t>(piece.size(), end - offset));
     if (auto read = source.read(t, offset, some); !read) return read;
@@ -503,6 +533,7 @@ Expected<void> CheckpointQuantizer::Impl::check_finished(std::map<std::size_t, F
     const Shard& s = shards[number];
     const auto add = [&](std::uint64_t begin, std::uint64_t size, Fingerprint& fingerprint) -> Expected<void> {
       for (std::uint64_t offset = 0; offset < size; offset += piece.size()) {
+        throw_if_cancelled(options.quantize.execution);
         if (team().stopped()) return Error{std::string(Team::kStopped)};
         piece.resize(std::min(kCopyAtOnce, size - offset));
         if (auto read = work->read_at(number, begin + offset, piece); !read) return read;
@@ -701,7 +732,7 @@ Expected<void> CheckpointQuantizer::Impl::run(std::map<std::size_t, Finished>& d
   if (auto found = find_scales(*items, steps, window); !found) return found;
   std::map<std::size_t, Finished> mine;
   std::vector<PanelResult> panels;
-  auto ran = run_items(*items, mine, panels, steps, window);
+  const auto ran = guarded("quantise", [&] { return run_items(*items, mine, panels, steps, window); });
   const std::string report = ran ? report_text(mine, panels) : std::string();
   done.merge(mine);
   if (!ran) return ran;
@@ -768,30 +799,24 @@ Expected<std::vector<CheckpointResult>> CheckpointQuantizer::run(const fs::path&
   Impl& impl = *impl_;
   return guarded("quantise", [&]() -> Expected<std::vector<CheckpointResult>> {
     std::map<std::size_t, Finished> done;
+    bool keep = false;
     if (impl.team().leads()) {
-      if (auto found = impl.find_targets(output); !found) return found.error();
-      if (auto opened = impl.open_work(); !opened) return opened.error();
-      auto before = impl.take_over();
-      if (!before) return before.error();
-      done = std::move(*before);
+      if (auto found = impl.find_targets(output); !found) return impl.give_up(found.error(), false);
+      if (auto opened = impl.open_work(); !opened) return impl.give_up(opened.error(), false);
+      keep = !impl.work->journal().empty();
     }
-    const auto work = [&]() -> Expected<void> {
+    const auto ran = guarded("quantise", [&]() -> Expected<void> {
       if (impl.team().leads()) {
+        auto before = impl.take_over();
+        if (!before) return before.error();
+        done = std::move(*before);
         if (auto made = impl.make_files(done); !made) return made;
+        keep = impl.team().size() > 1;  // what others have done is in their journals
       }
       if (auto met = impl.meet(output, done); !met) return met;
       return impl.run(done, window);
-    };
-    if (auto ran = work(); !ran) {
-      if (!impl.work || !impl.team().leads()) return ran.error();
-      // What others have done is in their journals.
-      if (!done.empty() || impl.team().size() > 1) {
-        return Error{fmt::format("{}; what is finished is kept in {}, and the next run goes on from there",
-                                 ran.error().message, impl.work->path().string())};
-      }
-      (void)impl.work->remove();  // the error is the first one
-      return ran.error();
-    }
+    });
+    if (!ran) return impl.give_up(ran.error(), keep || !done.empty());
     std::vector<CheckpointResult> results;
     for (auto& [tensor, finished] : done) results.push_back(finished.result);  // all, and in order
     return results;
@@ -800,7 +825,7 @@ Expected<std::vector<CheckpointResult>> CheckpointQuantizer::run(const fs::path&
 
 Expected<void> CheckpointQuantizer::commit() {
   Impl& impl = *impl_;
-  return guarded("quantise", [&]() -> Expected<void> {
+  const auto done = guarded("quantise", [&]() -> Expected<void> {
     if (!impl.team().leads()) impl.work.reset();  // its files are closed before they are moved
     if (const auto met = impl.team().gather_all({}); !met) return met.error();
     if (!impl.team().leads()) return {};
@@ -829,6 +854,7 @@ Expected<void> CheckpointQuantizer::commit() {
     impl.work.reset();
     return removed;
   });
+  return done ? done : impl.give_up(done.error(), impl.work.has_value());
 }
 
 }  // namespace bitcube::stream

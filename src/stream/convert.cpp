@@ -92,7 +92,7 @@ Expected<Converted> convert(const NpyArray& array, const Format& from, const For
   }
   const auto work = [&]() -> Expected<Converted> {
     Converted out;
-    out.count = array.payload().size() / from_bytes;
+    out.count = array.size() / from_bytes;
     if (auto begun = begin_array(file, array_dtype(to), array.shape); !begun) return begun.error();
     if (auto reserved = file.reserve(file.size() + out.count * to_bytes); !reserved) return reserved.error();
     const uint64 at_once = std::clamp<uint64>(window / (from_bytes + to_bytes), 1, kEnough);
@@ -102,7 +102,7 @@ Expected<Converted> convert(const NpyArray& array, const Format& from, const For
     for (uint64 first = 0; first < out.count; first += at_once) {
       const uint64 count = std::min(at_once, out.count - first);
       const std::span some = std::span(words).first(count * from_bytes);
-      if (auto read = array.file.read(array.offset + first * from_bytes, some); !read) return read.error();
+      if (auto read = array.read(first * from_bytes, some); !read) return read.error();
       const Expected<ConvertedArray> converted =
           from.is_packed() || to.is_packed()
               ? convert_lanes(array, some, lane_format(from), lane_format(to), control, first, steps.of(count))
@@ -113,6 +113,7 @@ Expected<Converted> convert(const NpyArray& array, const Format& from, const For
       if (auto appended = file.append(converted->words); !appended) return appended.error();
       steps.finished(count);
     }
+    if (auto same = array.file.check_unchanged(); !same) return same.error();
     auto hex = digest.hex();
     if (!hex) return hex.error();
     out.sha256 = std::move(*hex);

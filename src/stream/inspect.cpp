@@ -123,9 +123,7 @@ struct TensorFiles::Impl {
   /// The bytes of a part of a tensor: 0 is all of it, or its codes; 1 its scales.
   Expected<Read> read_part(std::size_t tensor, int part) const {
     if (array) {
-      return Read([this](std::uint64_t offset, std::span<std::byte> to) {
-        return array->file.read(array->offset + offset, to);
-      });
+      return Read([this](std::uint64_t offset, std::span<std::byte> to) { return array->read(offset, to); });
     }
     const Place& place = places[tensor];
     const SafetensorsTensor& planned = part == 0 ? place.first : place.second;
@@ -137,6 +135,13 @@ struct TensorFiles::Impl {
     }
     return Read(
         [file = *file, now](std::uint64_t offset, std::span<std::byte> to) { return file->read(*now, offset, to); });
+  }
+
+  Expected<void> check_unchanged(std::size_t tensor) const {
+    if (array) return array->file.check_unchanged();
+    const auto file = shard(places[tensor].shard);
+    if (!file) return file.error();
+    return (*file)->file().check_unchanged();
   }
 };
 
@@ -156,7 +161,7 @@ Expected<TensorFiles> TensorFiles::open(const std::filesystem::path& path) {
                                .name = path.stem().string(),
                                .dtype = std::string(dtype_name(array->dtype)),
                                .shape = array->shape,
-                               .bytes = array->payload().size()});
+                               .bytes = array->size()});
       impl->files.push_back({"", path});
       impl->array = std::move(*array);
     } else {
@@ -193,6 +198,10 @@ Expected<TensorFiles::Read> TensorFiles::reader(std::size_t tensor) const {
   return guarded("read", [&] { return impl_->read_part(tensor, 0); });
 }
 
+Expected<void> TensorFiles::check_unchanged(std::size_t tensor) const {
+  return guarded("read", [&] { return impl_->check_unchanged(tensor); });
+}
+
 struct Comparer {
   const TensorFiles::Impl& file;
   const TensorFiles::Impl& original;
@@ -203,13 +212,21 @@ struct Comparer {
   using Kind = Comparison::Kind;
 
   Expected<Comparison> compare(std::size_t i) const {
-    const TensorInfo& info = file.tensors[i];
     std::size_t other = 0;
-    if (const auto found = original.index.find(info.name); found != original.index.end()) {
+    if (const auto found = original.index.find(file.tensors[i].name); found != original.index.end()) {
       other = found->second;
     } else if (file.tensors.size() != 1 || original.tensors.size() != 1) {
       return Comparison{.kind = Kind::kMissing};
     }
+    auto compared = compare(i, other);
+    if (!compared) return compared;
+    if (auto same = file.check_unchanged(i); !same) return same.error();
+    if (auto same = original.check_unchanged(other); !same) return same.error();
+    return compared;
+  }
+
+  Expected<Comparison> compare(std::size_t i, std::size_t other) const {
+    const TensorInfo& info = file.tensors[i];
     const TensorInfo& before = original.tensors[other];
     const auto different = [](std::string reason) {
       return Comparison{.kind = Kind::kDifferent, .reason = std::move(reason)};

@@ -92,6 +92,7 @@ Expected<Quantized> quantize_parts(const TensorFiles& files, std::size_t tensor,
         }};
     const auto measured = quantize_windows(elements, *described, options, most, steps, sink);
     if (!measured) return measured.error();
+    if (auto same = files.check_unchanged(tensor); !same) return same.error();
     const BlockFormat& format = *described->format;
     return Quantized{.description = std::move(*described),
                      .code_bytes = lines.count * format.code_bytes(lines.length),

@@ -25,8 +25,7 @@ Expected<void> check(const Source& source) {
 
 Elements elements_of(const Source& source) {
   const NpyArray& array = *source.array;
-  return {.read = [&array](std::uint64_t offset,
-                           std::span<std::byte> to) { return array.file.read(array.offset + offset, to); },
+  return {.read = [&array](std::uint64_t offset, std::span<std::byte> to) { return array.read(offset, to); },
           .shape = array.shape,
           .stored = source.stored,
           .rounded = source.rounded};
@@ -144,6 +143,7 @@ Expected<Quantized> quantize(const Source& source, std::size_t axis, const Quant
     const auto measured = shared ? quantize_by_team(elements, tensor, lines, options, most, steps, sink)
                                  : quantize_windows(elements, tensor, options, most, steps, sink);
     if (!measured) return measured.error();
+    if (auto same = source.array->file.check_unchanged(); !same) return same.error();
     out.rounding_flags = measured->rounding_flags;
     out.error = measured->error;
     return out;
@@ -191,6 +191,7 @@ Expected<Flags> dequantize(const PackedReader& tensor, const Format& destination
     words.stored = &destination;
     const uint64 most = window_elements(window, format, words);
     if (auto done = for_each_in_memory_order(lines, format.group, most, use); !done) return done.error();
+    if (auto same = tensor.check_unchanged(); !same) return same.error();
     return flags;
   };
   return guarded("dequantise", work);

@@ -102,11 +102,7 @@ class Steps {
     return step;
   }
   /// For work that is too short to report.
-  Execution quiet() const {
-    Execution step = execution_;
-    step.progress = {};
-    return step;
-  }
+  Execution quiet() const { return execution_.quiet(); }
   void finished(uint64 elements) {
     done_ += elements;
     if (execution_.progress) report(done_);

@@ -21,7 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kChunk = std::size_t{64} << 10;  // bytes that one thread takes at a time
-constexpr std::size_t kOpenFiles = 256;                // files that are mapped at the same time
+constexpr std::size_t kFilesAtOnce = 256;              // files that are in memory at the same time, at most,
+constexpr uint64 kBytesAtOnce = uint64{64} << 20;      // but no more after those that have this many bytes
 constexpr std::size_t kWave = 4096;                    // chunks whose results are held at the same time
 constexpr std::string_view kSidecarEnd = ".meta.json";
 
@@ -31,7 +32,7 @@ std::string_view as_text(std::span<const std::byte> bytes) noexcept {
 
 /// A file that is being checked.
 struct Source {
-  MappedFile file;
+  Buffer<std::byte> bytes;
   std::string_view rows;    // after the header
   bool recognised = false;  // what is wrong, if anything is, is its sidecar
   FileReport report;
@@ -183,7 +184,7 @@ const VectorForm* form_of_header(std::string_view header) noexcept {
 
 /// Recognises the form; a JSON file is small and checked at once.
 Expected<void> recognise(Source& source, std::size_t first) {
-  std::string_view text = as_text(source.file.bytes());
+  std::string_view text = as_text(source.bytes);
   FileReport& report = source.report;
   if (text.empty()) return Error{fmt::format("{}: is empty", report.path)};
   if (report.path.ends_with(kSidecarEnd)) {
@@ -217,11 +218,13 @@ Expected<void> check_sidecar(Source& source) {
   const std::string path = sidecar_path(report.path);
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return {};
-  const auto file = MappedFile::open(path);
+  const auto file = InputFile::open(path);
   if (!file) return file.error();
-  const auto metadata = parse_vector_metadata(as_text(file->bytes()));
+  const auto bytes = file->load();
+  if (!bytes) return bytes.error();
+  const auto metadata = parse_vector_metadata(as_text(*bytes));
   if (!metadata) return Error{fmt::format("{}: {}", path, metadata.error().message)};
-  const auto digest = sha256(source.file.bytes());
+  const auto digest = sha256(source.bytes);
   if (!digest) return digest.error();
   if (*digest != metadata->sha256) {
     return Error{
@@ -246,12 +249,17 @@ Expected<void> check_sidecar(Source& source) {
 /// `checks_sidecar`: one rank does it for all, for it reads the whole file.
 void open_source(Source& source, const ConformOptions& options, bool checks_sidecar) {
   FileReport& report = source.report;
-  auto file = MappedFile::open(report.path);
+  auto file = InputFile::open(report.path);
   if (!file) {
     report.error = file.error();
     return;
   }
-  source.file = std::move(*file);
+  auto bytes = file->load();
+  if (!bytes) {
+    report.error = bytes.error();
+    return;
+  }
+  source.bytes = std::move(*bytes);
   if (auto known = recognise(source, options.first); !known) report.error = known.error();
   if (report.error) return;
   if (report.form->takes_profile) report.profile = options.profile;
@@ -310,7 +318,7 @@ class ByteProgress {
 };
 
 Expected<void> check_batch(std::span<Source> sources, const ConformOptions& options, ByteProgress& progress) {
-  const Execution quiet{.threads = options.execution.threads};
+  const Execution quiet = options.execution.quiet();
   Team& team = team_of(options.execution);
   parallel_for(sources.size(), quiet,
                [&](std::size_t i) { open_source(sources[i], options, i % team.size() == team.rank()); });
@@ -384,16 +392,21 @@ Expected<ConformReport> check_all(std::span<const std::string> paths, const Conf
   const auto files = expand(paths);
   if (!files) return files.error();
   uint64 total = 0;
+  std::vector<uint64> sizes;  // 0 where it is not known
   for (const std::string& file : *files) {
     std::error_code ignored;
     const std::uintmax_t size = fs::file_size(file, ignored);
-    if (size != std::numeric_limits<std::uintmax_t>::max()) total += size;
+    sizes.push_back(size != std::numeric_limits<std::uintmax_t>::max() ? size : 0);
+    total += sizes.back();
   }
   ByteProgress progress(options.execution.progress, total);
   ConformReport report;
-  for (std::size_t begin = 0; begin < files->size(); begin += kOpenFiles) {
-    std::vector<Source> sources(std::min(kOpenFiles, files->size() - begin));
-    for (std::size_t i = 0; i < sources.size(); ++i) sources[i].report.path = (*files)[begin + i];
+  for (std::size_t next = 0; next < files->size();) {
+    std::vector<Source> sources;
+    for (uint64 bytes = 0; next < files->size() && sources.size() < kFilesAtOnce && bytes < kBytesAtOnce; ++next) {
+      bytes += sizes[next];
+      sources.emplace_back().report.path = (*files)[next];
+    }
     if (auto checked = check_batch(sources, options, progress); !checked) return checked.error();
     for (Source& source : sources) report.files.push_back(std::move(source.report));
   }

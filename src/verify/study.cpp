@@ -254,7 +254,7 @@ void run_sigma(std::size_t x, const StudyOptions& options, std::span<const Conte
                const std::function<void()>& row_done, Study& study) {
   const auto rows = static_cast<std::size_t>(options.samples / study_row);
   std::vector<std::uint16_t> samples(static_cast<std::size_t>(options.samples));
-  const Execution quiet{.threads = options.execution.threads};
+  const Execution quiet = options.execution.quiet();
   parallel_for(rows, quiet, [&](std::size_t r) {
     const auto row = gaussian_bf16(options.seed, x, r * study_row, study_row);
     std::copy(row.begin(), row.end(), samples.begin() + static_cast<std::ptrdiff_t>(r * study_row));

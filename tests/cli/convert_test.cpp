@@ -326,7 +326,8 @@ TEST(ConvertFile, TypesOfTheResult) {
       std::memcpy(&bits, &x[i], 4);
       const Json one = convert_one({"--to", type, "--from", "fp32", "--sat"}, fmt::format("0x{:08X}", bits));
       std::uint64_t word = 0;
-      std::memcpy(&word, array->payload().data() + i * array->element_size(), array->element_size());
+      ASSERT_TRUE(array->read(i * array->element_size(),
+                              std::as_writable_bytes(std::span(&word, 1)).first(array->element_size())));
       if (type == "s4") word &= 0xF;
       EXPECT_EQ(word, std::stoull(one["bits"].get<std::string>(), nullptr, 16)) << type << " " << x[i];
       for (const Json& flag : one["flags"]) flags.insert(flag);

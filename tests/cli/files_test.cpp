@@ -1,4 +1,9 @@
 // What all commands have in common: raw files, outputs that would hit an input, threads.
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <thread>
+
 #include "cli/program.hpp"
 
 namespace bitcube::test {
@@ -91,6 +96,37 @@ TEST(Files, Uint16OperandsSayWhatTheyAre) {
   EXPECT_EQ(guess.exit, 0);
   EXPECT_NE(guess.err.find("--a-type bf16"), std::string::npos) << guess.err;
   EXPECT_TRUE(succeeds(run({"matmul", dir / "a.npy", dir / "a.npy", "--a-type", "bf16", "--b-type", "bf16"})));
+}
+
+// What passes through a temporary file: the message names the place that is full, and whose bytes they are.
+TEST(Files, NoRoomForTemporaryFiles) {
+  const TempDir dir;
+  const std::string fifo = dir / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const Streams nowhere{.environment = "TMPDIR=" + std::string(dir / "none")};
+  {
+    std::thread writer([&] {
+      const int fd = ::open(fifo.c_str(), O_WRONLY | O_CLOEXEC);
+      ::signal(SIGPIPE, SIG_IGN);
+      const std::string text =
+          npy_header(DType::kF32, std::vector<std::uint64_t>{4'000'000}) + std::string(16'000'000, 0);
+      for (std::size_t at = 0; at < text.size();) {
+        const ssize_t count = ::write(fd, text.data() + at, text.size() - at);
+        if (count <= 0) break;
+        at += static_cast<std::size_t>(count);
+      }
+      ::close(fd);
+    });
+    EXPECT_TRUE(refuses({"convert", fifo, "--to", "e4m3", "-o", dir / "y.npy"},
+                        fifo + ": no temporary copy can be kept in $TMPDIR: ", nowhere));
+    writer.join();
+  }
+  save(dir / "a.npy", DType::kF32, {2, 64}, std::vector<float>(128, 1));
+  std::thread reader([&] { read_text(fifo); });
+  EXPECT_TRUE(refuses({"quantize", dir / "a.npy", "-f", "hif4", "-o", fifo},
+                      fifo + ": no temporary copy can be kept in $TMPDIR: ", nowhere));
+  reader.join();
+  EXPECT_EQ(dir.names(), (std::set<std::string>{"fifo", "a.npy"}));
 }
 
 }  // namespace

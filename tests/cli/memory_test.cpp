@@ -29,13 +29,13 @@ class Memory : public testing::Test {
   }
 
   /// A .npy file of zeros.
-  std::string zeros(DType dtype, const std::vector<std::uint64_t>& shape) const {
+  std::string zeros(DType dtype, const std::vector<std::uint64_t>& shape, long too_much = kPromised) const {
     const std::string path = dir_ / "zeros.npy";
     const std::string header = npy_header(dtype, shape);
     write_text(path, header);
     std::uint64_t bytes = dtype_size(dtype);
     for (const std::uint64_t extent : shape) bytes *= extent;
-    EXPECT_GT(bytes / 1024, kPromised) << "would fit into the memory";
+    EXPECT_GT(bytes / 1024, too_much) << "would fit into the memory";
     std::filesystem::resize_file(path, header.size() + bytes);
     return path;
   }
@@ -117,6 +117,75 @@ TEST_F(Memory, Dequantize) {
     EXPECT_EQ(size, npy_header(DType::kF64, shape).size() + 8 * 5120 * 8192);
     EXPECT_LT(outcome.max_rss, kLimit) << "axis " << axis;
   }
+}
+
+// --max-memory
+TEST_F(Memory, TheLimitHolds) {
+  const std::string input = zeros(DType::kF64, {2048, 8192}, 96 * 1024);
+  const Arguments quantize{"quantize", input, "--format", "hif4", "--axis", "0", "-o", dir_ / "w.safetensors"};
+  Arguments limited = quantize;
+  limited.insert(limited.end(), {"--max-memory", "96M"});
+  const Outcome outcome = run(limited);
+  EXPECT_TRUE(succeeds(outcome));
+  EXPECT_LT(outcome.max_rss, 96 * 1024);
+  const std::string bytes = read_text(dir_ / "w.safetensors");
+  EXPECT_TRUE(succeeds(run(quantize)));
+  EXPECT_TRUE(read_text(dir_ / "w.safetensors") == bytes);
+}
+
+TEST_F(Memory, WhatNeedsMoreSaysHowMuch) {
+  const std::string a = zeros(DType::kF32, {5000, 16'000});
+  EXPECT_TRUE(refuses({"matmul", a, a, "--max-memory", "256M", "-o", dir_ / "d.npy"},
+                      "reading the operands takes about 675 MiB, more than the 256 MiB of --max-memory"));
+  write_text(dir_ / "c.npy", npy_header(DType::kF32, std::vector<std::uint64_t>{20'000, 1}) + std::string(80'000, 0));
+  write_text(dir_ / "r.npy", npy_header(DType::kF32, std::vector<std::uint64_t>{1, 20'000}) + std::string(80'000, 0));
+  EXPECT_TRUE(refuses({"matmul", dir_ / "c.npy", dir_ / "r.npy", "--max-memory", "2G", "-o", dir_ / "d.npy"},
+                      "matmul with M = 20000, N = 20000, K = 1 takes about 3132 MiB, more than the 2048 MiB of "
+                      "--max-memory"));
+  EXPECT_TRUE(refuses({"postprocess", a, "--max-memory", "400M", "-o", dir_ / "d.npy"},
+                      "postprocess of 5000 x 16000 takes about 675 MiB, more than the 400 MiB of --max-memory"));
+  EXPECT_TRUE(refuses({"diff", a, a, "--from-array", a, "--to", "fp32", "--max-memory", "900M", "--report", dir_ / "d"},
+                      "diff of " + a + " and " + a + " takes about 996 MiB, more than the 900 MiB of --max-memory"));
+  EXPECT_TRUE(refuses({"explain", "quantize", a, "-f", "hif4", "--at", "0,0", "--max-memory", "256M"},
+                      "reading " + a + " takes about 370 MiB, more than the 256 MiB of --max-memory"));
+  EXPECT_EQ(dir_.names(), (std::set<std::string>{"zeros.npy", "c.npy", "r.npy"}));
+  for (const std::string bad : {"-1", "2X", "G", "1.5G", "18446744073709551616", "99999999999T"}) {
+    EXPECT_TRUE(refuses({"convert", "--to", "e4m3", "1", "--max-memory=" + bad}, "is no size")) << bad;
+  }
+  EXPECT_TRUE(refuses({"convert", "--to", "e4m3", "1", "--max-memory", "64M"},
+                      "64M is too little for the program itself; at least 96M"));
+}
+
+// ulimit -v. The program and its libraries take 100 MB or so of addresses.
+TEST_F(Memory, AddressesThatRunOut) {
+  const std::string input = zeros(DType::kF32, {16 * 1024, 1024}, 60 * 1024);
+  write_text(dir_ / "b.npy", npy_header(DType::kF32, std::vector<std::uint64_t>{1024, 1}) + std::string(4096, '\0'));
+  const std::set<std::string> names = dir_.names();
+  std::size_t refused = 0;
+  std::size_t finished = 0;
+  for (const int mebibytes : {120, 180, 1024}) {
+    for (const Arguments& command :
+         {Arguments{"quantize", input, "-f", "hif4", "--axis", "0"}, Arguments{"convert", input, "--to", "e4m3"},
+          Arguments{"matmul", input, dir_ / "b.npy"}, Arguments{"postprocess", input}, Arguments{"diff", input, input},
+          Arguments{"report", input, "--formats", "hif4"}}) {
+      std::string line = "ulimit -v " + std::to_string(mebibytes * 1024) + "; exec " BITCUBE_PROGRAM;
+      for (const std::string& word : command) line += " " + word;
+      line += (command[0] == "diff" ? " --report " : " -o ") + std::string(dir_ / "out");
+      const Outcome outcome = run_shell(line);
+      if (outcome.exit == 0) {
+        ++finished;
+        EXPECT_TRUE(std::filesystem::remove(dir_ / "out")) << line;
+        continue;
+      }
+      ++refused;
+      EXPECT_EQ(outcome.exit, 2) << line << ": " << outcome.err;
+      EXPECT_TRUE(outcome.err.starts_with("bitcube: error: ")) << line << ": " << outcome.err;
+      EXPECT_NE(outcome.err.find("not enough memory"), std::string::npos) << line << ": " << outcome.err;
+      EXPECT_EQ(dir_.names(), names) << line;
+    }
+  }
+  EXPECT_GE(refused, 6U);
+  EXPECT_GE(finished, 6U);
 }
 
 }  // namespace

@@ -38,15 +38,13 @@ struct Streams {
   std::string environment = "LC_ALL=C";  // one variable
 };
 
-inline Outcome run(const Arguments& arguments, const Streams& streams = {}) {
+inline Outcome run_words(std::vector<std::string> words, const Streams& streams = {}) {
   const TempDir dir;
   const std::string in = dir / "in";
   const std::string out = streams.output_path.empty() ? std::string(dir / "out") : streams.output_path;
   const std::string err = dir / "err";
   write_text(in, streams.input);
 
-  std::vector<std::string> words{BITCUBE_PROGRAM};
-  words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -74,6 +72,16 @@ inline Outcome run(const Arguments& arguments, const Streams& streams = {}) {
   if (streams.output_path.empty()) outcome.out = read_text(out);
   outcome.err = read_text(err);
   return outcome;
+}
+
+inline Outcome run(Arguments arguments, const Streams& streams = {}) {
+  arguments.insert(arguments.begin(), BITCUBE_PROGRAM);
+  return run_words(std::move(arguments), streams);
+}
+
+/// A line of the shell that becomes the program.
+inline Outcome run_shell(const std::string& line) {
+  return run_words({"/bin/sh", "-c", line});
 }
 
 /// The program refuses this: exit 2, one message that holds `message`, nothing on standard output.
@@ -108,8 +116,8 @@ std::vector<Element> elements_of(const std::filesystem::path& path, DType dtype)
   EXPECT_TRUE(array);
   if (!array) return {};
   EXPECT_EQ(array->dtype, dtype);
-  std::vector<Element> elements(array->payload().size() / sizeof(Element));
-  std::ranges::copy(array->payload(), std::as_writable_bytes(std::span(elements)).begin());
+  std::vector<Element> elements(array->size() / sizeof(Element));
+  EXPECT_TRUE(array->read(0, std::as_writable_bytes(std::span(elements))));
   return elements;
 }
 

@@ -37,8 +37,9 @@ inline NpyArray example(const std::string& name) {
 }
 template <typename T>
 std::vector<T> example_words(const std::string& name) {
-  const NpyArray array = example(name);
-  return words_of<T>(Bytes(array.payload().begin(), array.payload().end()));
+  const auto bytes = example(name).load();
+  EXPECT_TRUE(bytes) << bytes.error().message;
+  return words_of<T>(Bytes(bytes->begin(), bytes->end()));
 }
 
 inline constexpr std::size_t kInputs = 784;

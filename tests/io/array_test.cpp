@@ -32,7 +32,7 @@ TEST(RawArray, ReadsExactlyWhatItSays) {
   const auto array = read_array(path + ":uint16:3");
   ASSERT_TRUE(array) << array.error().message;
   EXPECT_EQ(array->shape, (Shape{3}));
-  EXPECT_EQ(to_text(array->payload()), "abcdef");
+  EXPECT_EQ(to_text(value_of(array->load())), "abcdef");
   const auto wrong = read_array(path + ":uint16:2x2");
   ASSERT_FALSE(wrong);
   EXPECT_EQ(wrong.error().message, path + ": 6 bytes, but uint16 of shape 2x2 takes 8");

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -30,79 +29,104 @@ mode_t mode_of(const fs::path& path) {
   return status.st_mode & 07777U;
 }
 
-TEST(MappedFile, HoldsTheBytesOfAFile) {
+TEST(InputFile, HoldsTheBytesOfAFile) {
   const TempDir dir;
   write_text(dir / "a", "some bytes");
-  auto file = MappedFile::open(dir / "a");
+  auto file = InputFile::open(dir / "a");
   ASSERT_TRUE(succeeds(file));
-  EXPECT_EQ(to_text(file->bytes()), "some bytes");
+  EXPECT_EQ(file->size(), 10U);
+  EXPECT_EQ(to_text(value_of(file->load())), "some bytes");
+  EXPECT_EQ(to_text(value_of(file->load(5, 4))), "byte");
 
-  // Moving moves the bytes, and frees those that were there before.
-  const std::byte* const address = file->bytes().data();
-  MappedFile other = MappedFile::from_bytes(to_bytes("other"));
-  EXPECT_EQ(to_text(other.bytes()), "other");
+  InputFile other = InputFile::from_bytes(to_bytes("other"));
+  EXPECT_EQ(to_text(value_of(other.load())), "other");
   other = std::move(*file);
-  EXPECT_EQ(other.bytes().data(), address);
-  const MappedFile third(std::move(other));
-  EXPECT_EQ(to_text(third.bytes()), "some bytes");
+  EXPECT_EQ(to_text(value_of(other.load())), "some bytes");
+  const InputFile third(std::move(other));
+  EXPECT_EQ(to_text(value_of(third.load())), "some bytes");
 }
 
-TEST(MappedFile, UnmapsWhatItMapped) {
+// A mapping would raise SIGBUS where the file ends early, and show the other half of a change.
+TEST(InputFile, SeesThatTheFileWasChanged) {
   const TempDir dir;
-  write_text(dir / "a", "some bytes");
-  const void* address = nullptr;
-  {
-    const auto file = MappedFile::open(dir / "a");
-    ASSERT_TRUE(succeeds(file));
-    address = file->bytes().data();
-    // msync tells whether a page is mapped.
-    EXPECT_EQ(::msync(const_cast<void*>(address), 1, MS_ASYNC), 0);
-  }
-  EXPECT_NE(::msync(const_cast<void*>(address), 1, MS_ASYNC), 0);
+  const std::string path = dir / "a";
+  const std::string changed = path + ": was changed while it was read; run this again";
+  const auto opened = [&] {
+    write_text(path, std::string(10'000, 'a'));
+    // Later than the tick of the clock for time stamps in which the file was written.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    auto file = InputFile::open(path);
+    EXPECT_TRUE(succeeds(file));
+    EXPECT_TRUE(succeeds(file->check_unchanged()));
+    return file;
+  };
+  const auto cut = opened();
+  fs::resize_file(path, 5000);
+  EXPECT_TRUE(fails_with(cut->check_unchanged(), changed));
+  EXPECT_TRUE(fails_with(cut->load(0, 10), changed));
+  EXPECT_TRUE(fails_with(cut->load(), path + ": byte 5000 is missing; the file had 10000 bytes when it was opened, and "
+                                             "was cut short meanwhile"));
+  const auto longer = opened();
+  std::ofstream(path, std::ios::app) << "b";
+  EXPECT_TRUE(fails_with(longer->load(), changed));
+
+  // Of the same size, and with the old time of change as well.
+  const auto rewritten = opened();
+  struct stat status {};
+  ASSERT_EQ(::stat(path.c_str(), &status), 0);
+  std::fstream(path, std::ios::in | std::ios::out) << "b";
+  const timespec times[] = {status.st_atim, status.st_mtim};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+  EXPECT_TRUE(fails_with(rewritten->load(), changed));
+
+  const auto removed = opened();
+  fs::remove(path);
+  EXPECT_EQ(to_text(value_of(removed->load())), std::string(10'000, 'a'));
 }
 
-TEST(MappedFile, KeepsItsBytesWhenTheFileIsReplaced) {
+TEST(InputFile, KeepsItsBytesWhenTheFileIsReplaced) {
   const TempDir dir;
   write_text(dir / "a", "old");
-  const auto file = MappedFile::open(dir / "a");
+  const auto file = InputFile::open(dir / "a");
   ASSERT_TRUE(succeeds(file));
   ASSERT_TRUE(succeeds(write_file(dir / "a", to_bytes("new"))));
-  EXPECT_EQ(to_text(file->bytes()), "old");
+  EXPECT_EQ(to_text(value_of(file->load())), "old");
 }
 
-TEST(MappedFile, AnEmptyFileIsNoError) {
+TEST(InputFile, AnEmptyFileIsNoError) {
   const TempDir dir;
   write_text(dir / "empty", "");
-  const auto file = MappedFile::open(dir / "empty");
+  const auto file = InputFile::open(dir / "empty");
   ASSERT_TRUE(succeeds(file));
-  EXPECT_TRUE(file->bytes().empty());
+  EXPECT_EQ(file->size(), 0U);
+  EXPECT_TRUE(value_of(file->load()).empty());
 }
 
-TEST(MappedFile, ReadsAFileThatHidesItsSize) {
-  const auto file = MappedFile::open("/proc/self/status");
+TEST(InputFile, ReadsAFileThatHidesItsSize) {
+  const auto file = InputFile::open("/proc/self/status");
   ASSERT_TRUE(succeeds(file));
-  EXPECT_EQ(to_text(file->bytes().first(5)), "Name:");
+  EXPECT_EQ(to_text(value_of(file->load())).substr(0, 5), "Name:");
 }
 
-TEST(MappedFile, SaysWhyItCannotOpen) {
+TEST(InputFile, SaysWhyItCannotOpen) {
   const TempDir dir;
   write_text(dir / "file", "x");
   fs::create_symlink("loop", dir / "loop");
   const std::string at = dir.path().string();
-  EXPECT_TRUE(fails_with(MappedFile::open(dir / "none"), at + "/none: No such file or directory"));
-  EXPECT_TRUE(fails_with(MappedFile::open(dir / "file/x"), at + "/file/x: Not a directory"));
-  EXPECT_TRUE(fails_with(MappedFile::open(dir / "loop"), at + "/loop: Too many levels of symbolic links"));
-  EXPECT_TRUE(fails_with(MappedFile::open(dir.path()), at + ": is a directory; give the name of a file"));
-  EXPECT_TRUE(fails_with(MappedFile::open(""), "the name of the input file is empty"));
-  EXPECT_TRUE(fails_with(MappedFile::open("/proc/self/fd/9999"), "/proc/self/fd/9999: Bad file descriptor"));
-  EXPECT_TRUE(fails_with(MappedFile::open("/proc/self/fd/0x"), "/proc/self/fd/0x: No such file or directory"));
+  EXPECT_TRUE(fails_with(InputFile::open(dir / "none"), at + "/none: No such file or directory"));
+  EXPECT_TRUE(fails_with(InputFile::open(dir / "file/x"), at + "/file/x: Not a directory"));
+  EXPECT_TRUE(fails_with(InputFile::open(dir / "loop"), at + "/loop: Too many levels of symbolic links"));
+  EXPECT_TRUE(fails_with(InputFile::open(dir.path()), at + ": is a directory; give the name of a file"));
+  EXPECT_TRUE(fails_with(InputFile::open(""), "the name of the input file is empty"));
+  EXPECT_TRUE(fails_with(InputFile::open("/proc/self/fd/9999"), "/proc/self/fd/9999: Bad file descriptor"));
+  EXPECT_TRUE(fails_with(InputFile::open("/proc/self/fd/0x"), "/proc/self/fd/0x: No such file or directory"));
 
   ASSERT_EQ(::chmod((dir / "file").c_str(), 0), 0);
   const Unprivileged nobody(dir.path());
-  EXPECT_TRUE(fails_with(MappedFile::open(dir / "file"), at + "/file: Permission denied"));
+  EXPECT_TRUE(fails_with(InputFile::open(dir / "file"), at + "/file: Permission denied"));
 }
 
-TEST(MappedFile, ReadsAPipeUpToTheLimit) {
+TEST(InputFile, ReadsAPipeUpToTheLimit) {
   const TempDir dir;
   const std::string fifo = dir / "fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
@@ -113,25 +137,23 @@ TEST(MappedFile, ReadsAPipeUpToTheLimit) {
       std::ofstream stream(fifo, std::ios::binary);
       stream << text;
     });
-    auto file = MappedFile::open(fifo, limit);
+    auto file = InputFile::open(fifo, limit);
     writer.join();
     return file;
   };
   const auto file = read_with_limit(text.size());
   ASSERT_TRUE(succeeds(file));
-  EXPECT_EQ(to_text(file->bytes()), text);
-  EXPECT_TRUE(
-      fails_with(read_with_limit(text.size() - 1),
-                 fifo + ": not a file that can be mapped, and longer than 199999 bytes; save it to a file first"));
+  EXPECT_EQ(to_text(value_of(file->load())), text);
+  EXPECT_TRUE(fails_with(read_with_limit(text.size() - 1),
+                         fifo + ": does not say its size, and is longer than 199999 bytes; save it to a file first"));
 }
 
-TEST(MappedFile, AnEndlessDeviceMeetsTheLimit) {
-  EXPECT_TRUE(
-      fails_with(MappedFile::open("/dev/zero", 1000),
-                 "/dev/zero: not a file that can be mapped, and longer than 1000 bytes; save it to a file first"));
+TEST(InputFile, AnEndlessDeviceMeetsTheLimit) {
+  EXPECT_TRUE(fails_with(InputFile::open("/dev/zero", 1000),
+                         "/dev/zero: does not say its size, and is longer than 1000 bytes; save it to a file first"));
 }
 
-TEST(MappedFile, TakesADescriptorOfThisProcessAsItIs) {
+TEST(InputFile, TakesADescriptorOfThisProcessAsItIs) {
   // A socket cannot be opened by name; and it may be non-blocking, with nothing to read yet.
   int ends[2] = {};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
@@ -140,10 +162,10 @@ TEST(MappedFile, TakesADescriptorOfThisProcessAsItIs) {
     EXPECT_EQ(::write(ends[1], "sent", 4), 4);
     ::close(ends[1]);
   });
-  const auto socket = MappedFile::open("/dev/fd/" + std::to_string(ends[0]));
+  const auto socket = InputFile::open("/dev/fd/" + std::to_string(ends[0]));
   writer.join();
   ASSERT_TRUE(succeeds(socket));
-  EXPECT_EQ(to_text(socket->bytes()), "sent");
+  EXPECT_EQ(to_text(value_of(socket->load())), "sent");
   ::close(ends[0]);
 
   // A file that was read in part goes on where that stopped.
@@ -151,13 +173,13 @@ TEST(MappedFile, TakesADescriptorOfThisProcessAsItIs) {
   write_text(dir / "a", "headtail");
   const int fd = ::open((dir / "a").c_str(), O_RDONLY | O_CLOEXEC);
   fs::create_symlink("/proc/self/fd/" + std::to_string(fd), dir / "link");
-  const auto whole = MappedFile::open(dir / "link");
+  const auto whole = InputFile::open(dir / "link");
   ASSERT_TRUE(succeeds(whole));
-  EXPECT_EQ(to_text(whole->bytes()), "headtail");
+  EXPECT_EQ(to_text(value_of(whole->load())), "headtail");
   ASSERT_EQ(::lseek(fd, 4, SEEK_SET), 4);
-  const auto tail = MappedFile::open(dir / "link");
+  const auto tail = InputFile::open(dir / "link");
   ASSERT_TRUE(succeeds(tail));
-  EXPECT_EQ(to_text(tail->bytes()), "tail");
+  EXPECT_EQ(to_text(value_of(tail->load())), "tail");
   ::close(fd);
 }
 
@@ -187,21 +209,27 @@ TEST(OutputFile, LeavesNothingWithoutACommit) {
     auto file = OutputFile::create(dir / "a");
     ASSERT_TRUE(succeeds(file));
     ASSERT_TRUE(succeeds(file->append(std::string(100'000, 'x'))));
-    EXPECT_EQ(dir.names().size(), 2U);
+    EXPECT_EQ(dir.names(), Names{"a"}) << "without a name until it is complete";
     const OutputFile moved(std::move(*file));
-    EXPECT_EQ(dir.names().size(), 2U);
   }
   EXPECT_EQ(dir.names(), Names{"a"});
   EXPECT_EQ(read_text(dir / "a"), "old");
 }
 
+// It has no name yet, but others may look into the descriptors of a process.
 TEST(OutputFile, IsPrivateUntilComplete) {
   const TempDir dir;
   auto file = OutputFile::create(dir / "a");
   ASSERT_TRUE(succeeds(file));
-  const Names names = dir.names();
-  ASSERT_EQ(names.size(), 1U);
-  EXPECT_EQ(mode_of(dir / *names.begin()), 0600U);
+  EXPECT_EQ(dir.names(), Names{});
+  std::size_t found = 0;
+  for (const auto& descriptor : fs::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;  // that of the iterator itself
+    if (!fs::read_symlink(descriptor.path(), gone).string().starts_with(dir.path().string() + "/")) continue;
+    EXPECT_EQ(mode_of(descriptor.path()), 0600U);
+    ++found;
+  }
+  EXPECT_EQ(found, 1U);
 }
 
 TEST(OutputFile, GetsTheModeThatTheUmaskAllows) {
@@ -524,22 +552,21 @@ RC_GTEST_PROP(OutputFile, HoldsWhatWasAppended, ()) {
   }
   RC_ASSERT(file->size() == text.size());
   RC_ASSERT(static_cast<bool>(file->commit()));
-  const auto read = MappedFile::open(dir / "a");
+  const auto read = InputFile::open(dir / "a");
   RC_ASSERT(static_cast<bool>(read));
-  RC_ASSERT(to_text(read->bytes()) == text);
+  RC_ASSERT(to_text(value_of(read->load())) == text);
 }
 
-TEST(MappedFile, ReadsWithoutTheMapping) {
+TEST(InputFile, ReadsPieces) {
   const TempDir dir;
   write_text(dir / "a", "some bytes");
-  const auto file = MappedFile::open(dir / "a");
+  const auto file = InputFile::open(dir / "a");
   ASSERT_TRUE(succeeds(file));
   EXPECT_EQ(file->name(), (dir / "a").string());
   std::vector<std::byte> bytes(5);
   ASSERT_TRUE(succeeds(file->read(5, bytes)));
   EXPECT_EQ(to_text(bytes), "bytes");
 
-  // Where the mapping would raise SIGBUS.
   fs::resize_file(dir / "a", 7);
   EXPECT_TRUE(
       fails_with(file->read(5, bytes), (dir / "a").string() +
@@ -548,21 +575,21 @@ TEST(MappedFile, ReadsWithoutTheMapping) {
   ASSERT_TRUE(succeeds(file->read(2, bytes)));
   EXPECT_EQ(to_text(bytes), "me by");
 
-  const MappedFile memory = MappedFile::from_bytes(to_bytes("in memory"));
+  const InputFile memory = InputFile::from_bytes(to_bytes("in memory"));
   ASSERT_TRUE(succeeds(memory.read(4, bytes)));
   EXPECT_EQ(to_text(bytes), "emory");
   EXPECT_EQ(memory.name(), "");
 }
 
-TEST(MappedFile, ClosesWhatItReadsFrom) {
+TEST(InputFile, ClosesWhatItReadsFrom) {
   const TempDir dir;
   write_text(dir / "a", "some bytes");
   const int before = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   ::close(before);
   {
-    auto file = MappedFile::open(dir / "a");
+    auto file = InputFile::open(dir / "a");
     ASSERT_TRUE(succeeds(file));
-    MappedFile other = MappedFile::from_bytes({});
+    InputFile other = InputFile::from_bytes({});
     other = std::move(*file);
     std::vector<std::byte> bytes(4);
     ASSERT_TRUE(succeeds(other.read(0, bytes)));
@@ -574,7 +601,7 @@ TEST(MappedFile, ClosesWhatItReadsFrom) {
 }
 
 // A long pipe goes to a file in the directory for temporary files, which has no name there.
-TEST(MappedFile, KeepsALongPipeInATemporaryFile) {
+TEST(InputFile, KeepsALongPipeInATemporaryFile) {
   const TempDir dir;
   const std::string fifo = dir / "fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
@@ -582,10 +609,10 @@ TEST(MappedFile, KeepsALongPipeInATemporaryFile) {
     std::string text(size, 'x');
     for (std::size_t i = 0; i < size; i += 1000) text[i] = static_cast<char>('a' + i / 1000 % 26);
     std::thread writer([&] { write_text(fifo, text); });
-    const auto file = MappedFile::open(fifo);
+    const auto file = InputFile::open(fifo);
     writer.join();
     ASSERT_TRUE(succeeds(file));
-    EXPECT_TRUE(to_text(file->bytes()) == text);
+    EXPECT_TRUE(to_text(value_of(file->load())) == text);
     std::vector<std::byte> last(10);
     ASSERT_TRUE(succeeds(file->read(size - 10, last)));
     EXPECT_EQ(to_text(last), text.substr(size - 10));

@@ -10,6 +10,7 @@
 #include <rapidcheck/gtest.h>  // needs gtest before it
 
 #include "io/temp_dir.hpp"
+#include "support/tensor_bytes.hpp"
 
 namespace bitcube {
 namespace {
@@ -25,7 +26,7 @@ std::string file_with(std::string_view header, std::string_view data = "") {
 }
 
 Expected<Safetensors> parse(std::string_view file) {
-  return parse_safetensors(MappedFile::from_bytes(to_bytes(file)), "a.st");
+  return parse_safetensors(InputFile::from_bytes(to_bytes(file)), "a.st");
 }
 testing::AssertionResult refused(std::string_view header, std::string_view data, const std::string& message) {
   return fails_with(parse(file_with(header, data)), "a.st: " + message);
@@ -58,9 +59,9 @@ TEST(SafetensorsRead, TensorsAndMetadata) {
   EXPECT_EQ(w.shape, (Shape{2, 1}));
   EXPECT_EQ(w.begin, 8U);
   EXPECT_EQ(w.end, 12U);
-  EXPECT_EQ(to_text(file.bytes(w)), "ccdd");
+  EXPECT_EQ(to_text(bytes_of(file, w)), "ccdd");
   ASSERT_NE(file.find("b"), nullptr);
-  EXPECT_EQ(to_text(file.bytes(*file.find("b"))), "AAAABBBB");
+  EXPECT_EQ(to_text(bytes_of(file, *file.find("b"))), "AAAABBBB");
   EXPECT_EQ(file.find("c"), nullptr);
 }
 
@@ -384,7 +385,7 @@ RC_GTEST_PROP(Safetensors, AreReadAsTheyWereWritten, ()) {
     RC_ASSERT(found == &file->tensors()[i]);
     RC_ASSERT(found->dtype == sources[i].dtype);
     RC_ASSERT(found->shape == sources[i].shape);
-    RC_ASSERT(to_text(file->bytes(*found)) == data[i]);
+    RC_ASSERT(to_text(bytes_of(*file, *found)) == data[i]);
   }
 }
 
@@ -396,7 +397,7 @@ testing::AssertionResult in_bounds_or_refused(const std::string& text) {
     return testing::AssertionFailure() << file.error().message;
   }
   std::size_t size = 0;
-  for (const SafetensorsTensor& tensor : file->tensors()) size += to_text(file->bytes(tensor)).size();
+  for (const SafetensorsTensor& tensor : file->tensors()) size += to_text(bytes_of(*file, tensor)).size();
   if (size < text.size()) return testing::AssertionSuccess();
   return testing::AssertionFailure() << size << " bytes of tensors";
 }

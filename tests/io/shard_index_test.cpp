@@ -11,7 +11,7 @@ using namespace test;
 using namespace std::string_literals;
 
 Expected<ShardIndex> parse(std::string_view text) {
-  return parse_shard_index(MappedFile::from_bytes(to_bytes(text)), "i.json");
+  return parse_shard_index(InputFile::from_bytes(to_bytes(text)), "i.json");
 }
 testing::AssertionResult refused(std::string_view text, const std::string& message) {
   return fails_with(parse(text), "i.json: " + message);

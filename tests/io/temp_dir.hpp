@@ -99,6 +99,14 @@ testing::AssertionResult fails_with(const T& result, const std::string& message)
   return testing::AssertionFailure() << "the message is\n  " << result.error().message << "\ninstead of\n  " << message;
 }
 
+/// The value of an Expected that must have one.
+template <typename Result>
+auto value_of(Result result) {
+  EXPECT_TRUE(result) << (result ? "" : result.error().message);
+  if (!result) std::abort();
+  return *std::move(result);
+}
+
 template <typename T>
 testing::AssertionResult succeeds(const T& result) {
   if (result) return testing::AssertionSuccess();

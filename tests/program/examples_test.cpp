@@ -59,22 +59,25 @@ TEST(Programs, MnistLayer) {
   const auto weights = read_npy(examples / "mnist-mlp/w0.npy");
   const auto bias = read_npy(examples / "mnist-mlp/b0.npy");
   ASSERT_TRUE(images && weights && bias);
+  const auto image_bytes = images->load();
+  const auto weight_bytes = weights->load();
+  ASSERT_TRUE(image_bytes && weight_bytes);
 
   // As the demo does: pixel / 255 in FP32, rounded once, then BF16.
   std::vector<float> pixels(rows * k);
   for (std::size_t i = 0; i < pixels.size(); ++i) {
-    pixels[i] = static_cast<float>(std::to_integer<unsigned>(images->payload()[i])) / 255.0F;
+    pixels[i] = static_cast<float>(std::to_integer<unsigned>((*image_bytes)[i])) / 255.0F;
   }
   const auto x = convert_array(std::as_bytes(std::span(pixels)), fp32, bf16);
   ASSERT_TRUE(x);
   const auto a = quantize(x->words, bf16, std::vector<uint64>{rows, k}, 1);
-  const auto b = quantize(weights->payload(), fp32, std::vector<uint64>{k, columns}, 0);
+  const auto b = quantize(*weight_bytes, fp32, std::vector<uint64>{k, columns}, 0);
   ASSERT_TRUE(a && b);
   ASSERT_TRUE(save_packed(dir / "x.safetensors", "x", *a));
   ASSERT_TRUE(save_packed(dir / "w.safetensors", "w", *b));
 
   std::vector<std::uint32_t> bias_words(columns);
-  std::ranges::copy(bias->payload(), std::as_writable_bytes(std::span(bias_words)).begin());
+  ASSERT_TRUE(bias->read(0, std::as_writable_bytes(std::span(bias_words))));
   MatmulOptions options;
   options.bias = bias_words;
   const auto product = matmul(*quantized_operand(Side::a, *a), *quantized_operand(Side::b, *b), options);

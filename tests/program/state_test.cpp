@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "bitcube/program/program.hpp"
 #include "io/temp_dir.hpp"
@@ -144,6 +146,48 @@ TEST(State, Refuses) {
                       "s.json: /memory/0/address: expected the start of a page of 4096 bytes"));
   EXPECT_TRUE(refused(R"({"op": "copy", "from": "/memory/0", "path": "/memory/0"})",
                       "s.json: /memory/1/address: this page was given before"));
+}
+
+// In a run a Local Tile belongs to the PE that holds it, maybe to others as well.
+TEST(State, ALocalTileBelongsToItsPe) {
+  machine::Core core;
+  const auto tile =
+      *machine::make_ordinary_tile(machine::TileLayout::row_major, DataType::fp32, 1, 1, std::array<uint64, 1>{0});
+  core.set_local(2, 17, tile);
+  std::string text = written(core.state());
+  const std::size_t at = text.find("\"mask\": \"0010\"");
+  ASSERT_NE(at, std::string::npos) << text;
+  text.replace(at, 14, "\"mask\": \"1100\"");
+  const auto state = read_state(text, "s.json");
+  ASSERT_FALSE(state);
+  EXPECT_EQ(state.error().message,
+            "s.json: /pe/2/tiles/U#2/mask: expected a mask that names PE2, which holds the Tile");
+
+  machine::Tile strange = tile;
+  strange.descriptor().allocation_mask = 0b1100;
+  core.set_local(2, 17, strange);
+  const auto saved = write_state(core.state());
+  ASSERT_FALSE(saved);
+  EXPECT_EQ(saved.error().message,
+            "PE2 U#2: the mask 1100 leaves out the PE that holds the Tile, so it cannot be saved");
+}
+
+TEST(State, AKeyIsGivenOnce) {
+  const std::string text = written({});
+  const auto with = [&](std::string_view before, std::string_view added) {
+    std::string changed = text;
+    const std::size_t at = changed.find(before);
+    EXPECT_NE(at, std::string::npos) << before;
+    return read_state(changed.insert(at, added), "s.json");
+  };
+  for (const auto& [before, added, key] :
+       {std::tuple{"\"tpc\"", "\"tpc\": \"0x8\", ", "\"tpc\""},
+        std::tuple{"\"strict_reserved_bits\"", "\"scalar_pe\": 1, ", "\"scalar_pe\""},
+        std::tuple{"\"gpr\"", "\"gpr\": {}, ", "\"gpr\""}}) {
+    const auto state = with(before, added);
+    ASSERT_FALSE(state) << key;
+    EXPECT_EQ(state.error().message, fmt::format("s.json: the key {} is given twice", key));
+  }
 }
 
 TEST(State, NotJson) {

@@ -11,6 +11,7 @@
 #include "bitcube/version.hpp"
 #include "stream/files.hpp"
 #include "support/checkpoints.hpp"
+#include "support/tensor_bytes.hpp"
 
 namespace bitcube {
 namespace {
@@ -152,13 +153,13 @@ TEST_F(Checkpoint, EveryTypeIsQuantisedOrCopied) {
         if (copy != nullptr) {
           EXPECT_EQ(copy->dtype, t.dtype);
           EXPECT_EQ(copy->shape, t.shape);
-          EXPECT_EQ(to_text(result->bytes(*copy)), tensor_bytes(t)) << t.name;
+          EXPECT_EQ(to_text(bytes_of(*result, *copy)), tensor_bytes(t)) << t.name;
           continue;
         }
         ++quantised;
         const Format& format = t.dtype == "F64" ? fp64 : t.dtype == "F32" ? fp32 : t.dtype == "F16" ? fp16 : bf16;
         const std::size_t at = axis < 0 ? t.shape.size() - 1 : 0;
-        const auto words = source->bytes(*source->find(t.name));
+        const auto words = bytes_of(*source, *source->find(t.name));
         const auto expected = bitcube::quantize(words, format, t.shape, at, options.quantize);
         ASSERT_TRUE(succeeds(expected));
         const auto packed = load_packed(*result, "out", t.name);
@@ -327,7 +328,7 @@ TEST_F(Checkpoint, BytesThatChangedAreDoneAgain) {
   const auto file = read_safetensors(path("whole"));
   ASSERT_TRUE(succeeds(file));
   ASSERT_EQ(file->tensors().size(), 5U);  // codes and scales of two
-  const std::uint64_t start = file->header().size();
+  const std::uint64_t start = file->header()->size();
   for (const SafetensorsTensor& part : file->tensors()) {
     const std::string name = part.name.substr(0, 1);
     for (const std::uint64_t at : {part.begin, part.begin + part.size() / 2, part.end - 1}) {
@@ -440,7 +441,7 @@ TEST_F(Checkpoint, WhatChangedIsDoneAnew) {
   EXPECT_EQ(resumed(quantize(kDefaults, "out")), 0U);
   const auto file = read_safetensors(path("out"));
   ASSERT_TRUE(succeeds(file));
-  EXPECT_EQ(to_text(file->bytes(*file->find("b"))).back(), changed.back());
+  EXPECT_EQ(to_text(bytes_of(*file, *file->find("b"))).back(), changed.back());
   // A file that is gone, and one that is cut.
   interrupt(kDefaults, "out");
   std::filesystem::remove(path("out.partial/0.data"));

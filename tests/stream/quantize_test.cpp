@@ -6,9 +6,15 @@
 
 #include <atomic>
 #include <bit>
+#include <chrono>
+#include <fstream>
 #include <optional>
+#include <thread>
 
 #include "bitcube/quantize/convert_array.hpp"
+#include "bitcube/stream/convert.hpp"
+#include "bitcube/stream/inspect.hpp"
+#include "bitcube/stream/parts.hpp"
 #include "stream/files.hpp"
 
 namespace bitcube {
@@ -390,6 +396,40 @@ TEST(StreamQuantize, AnInputThatIsCutShortIsAnError) {
   const auto flags = stream::dequantize(*reader, fp32, Rounding::rne, *file);
   ASSERT_FALSE(flags);
   EXPECT_NE(flags.error().message.find("was cut short meanwhile"), std::string::npos) << flags.error().message;
+  EXPECT_EQ(dir.names().count("y"), 0U);
+}
+
+// Another process writes to the file between its first byte and its last: half of the result would be of the old bytes.
+TEST(StreamQuantize, AnInputThatChangesIsAnError) {
+  const TempDir dir(memory_directory());
+  const Shape shape{16, 64};
+  const NpyArray array = array_in(dir / "x.npy", DType::kF32, shape, Bytes(count_of(shape) * 4));
+  const auto tensor = quantize(Bytes(count_of(shape) * 4), fp32, shape, 1);
+  ASSERT_TRUE(succeeds(tensor));
+  ASSERT_TRUE(succeeds(save_packed(dir / "w", "w", *tensor)));
+  const auto reader = PackedReader::open(dir / "w");
+  ASSERT_TRUE(succeeds(reader));
+  const auto files = stream::TensorFiles::open(dir / "x.npy");
+  ASSERT_TRUE(succeeds(files));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // a tick of the clock for times of files
+  for (const std::string name : {"x.npy", "w"}) {
+    std::fstream change(dir / name, std::ios::in | std::ios::out | std::ios::binary);
+    change.seekp(-1, std::ios::end);
+    change.put('\1');
+  }
+  const auto changed = [&](std::string_view name) {
+    return (dir / name).string() + ": was changed while it was read; run this again";
+  };
+  {
+    auto file = OutputFile::create(dir / "y");
+    ASSERT_TRUE(succeeds(file));
+    EXPECT_TRUE(fails_with(stream::quantize({&array, &fp32, nullptr}, 1, {}, "w", *file), changed("x.npy")));
+    EXPECT_TRUE(fails_with(stream::dequantize(*reader, fp32, Rounding::rne, *file), changed("w")));
+    EXPECT_TRUE(fails_with(stream::convert(array, fp32, bf16, {}, *file), changed("x.npy")));
+  }
+  EXPECT_TRUE(fails_with(stream::compare(*files, *files), changed("x.npy")));
+  const auto ignore = [](const stream::Part&) { return Expected<void>(); };
+  EXPECT_TRUE(fails_with(stream::quantize_parts(*files, 0, 1, {}, ignore), changed("x.npy")));
   EXPECT_EQ(dir.names().count("y"), 0U);
 }
 

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "bitcube/buffer.hpp"
 #include "bitcube/expected.hpp"
 
 namespace bitcube {
@@ -26,26 +28,25 @@ struct FileStamp {
   bool operator==(const FileStamp&) const = default;
 };
 
-/// The bytes of a whole file, read-only. A regular file is mapped, so its size is not limited by memory; if another
-/// process shortens it meanwhile, touching the lost pages raises SIGBUS (replacing it by rename is harmless), while
-/// read() reports it. Pages of bytes() that were touched count as memory of this process; those of read() do not.
-class MappedFile {
+/// A file that is read. Its bytes are copied from it when they are asked for, and never mapped: so another process that
+/// shortens the file meanwhile causes an Error, not a SIGBUS, and pages of the file are no memory of this process.
+class InputFile {
  public:
-  /// A pipe, a terminal or a device has no size to map: it is read until its end, at most this many bytes. What does
-  /// not fit a small buffer goes to a file without a name in the directory for temporary files.
+  /// A pipe, a terminal or a device has no size: it is read until its end, at most this many bytes. What does not fit a
+  /// small buffer goes to a file without a name in the directory for temporary files.
   static constexpr std::uint64_t kStreamLimit = std::uint64_t{16} << 30;
 
-  static Expected<MappedFile> open(const std::filesystem::path& path, std::uint64_t stream_limit = kStreamLimit);
+  static Expected<InputFile> open(const std::filesystem::path& path, std::uint64_t stream_limit = kStreamLimit);
   /// Bytes that are in memory already, for whoever parses what did not come from a file.
-  static MappedFile from_bytes(std::vector<std::byte> bytes);
+  static InputFile from_bytes(std::vector<std::byte> bytes);
 
-  MappedFile() = default;
-  MappedFile(MappedFile&& other) noexcept { swap(other); }
-  MappedFile& operator=(MappedFile&& other) noexcept;
-  ~MappedFile();
+  InputFile() = default;
+  InputFile(InputFile&& other) noexcept { swap(other); }
+  InputFile& operator=(InputFile&& other) noexcept;
+  ~InputFile();
 
-  /// Valid while this object, or the one it was moved to, lives.
-  std::span<const std::byte> bytes() const noexcept { return mapped_.empty() ? memory_ : mapped_; }
+  /// Of the file when it was opened.
+  std::uint64_t size() const noexcept { return size_; }
 
   /// The path as open() was given it, for messages; empty without a file.
   const std::string& name() const noexcept { return name_; }
@@ -53,24 +54,36 @@ class MappedFile {
   /// The stamp of the file as it is now; nothing where the bytes are not in a file, or it was replaced by another.
   std::optional<FileStamp> stamp() const;
 
-  /// Copies the bytes from `offset` on, from the file itself: a file that was shortened meanwhile is an error. May be
-  /// called from several threads. Precondition: they are inside bytes().
+  /// Copies the bytes from `offset` on. A file that was shortened meanwhile is an error. May be called from several
+  /// threads. Precondition: they are inside size().
   Expected<void> read(std::uint64_t offset, std::span<std::byte> to) const;
 
+  /// The bytes [offset, offset + size), or all of them, of a file that did not change until they were read.
+  /// Precondition: they are inside size().
+  Expected<Buffer<std::byte>> load(std::uint64_t offset, std::uint64_t size) const;
+  Expected<Buffer<std::byte>> load() const { return load(0, size_); }
+
+  /// For whoever has read all that was wanted, before the result appears: an error if somebody has written to the file
+  /// since it was opened, so far as size and times tell; the kernel's clock for these ticks every few milliseconds. A
+  /// file that was replaced by another of its name, or removed, is still what it was.
+  Expected<void> check_unchanged() const;
+
  private:
-  void swap(MappedFile& other) noexcept;
-  /// Takes the descriptor, unless it cannot be mapped.
-  bool map(int fd, std::uint64_t size) noexcept;
+  void swap(InputFile& other) noexcept;
 
   std::string name_;
-  std::span<const std::byte> mapped_;  // empty if the bytes are in memory_
-  std::vector<std::byte> memory_;
-  int fd_ = -1;  // of what is mapped
+  std::uint64_t size_ = 0;
+  std::vector<std::byte> memory_;   // the bytes, where there is no descriptor
+  std::optional<FileStamp> stamp_;  // of the open file; nothing for what was copied from a stream
+  int fd_ = -1;
 };
 
 /// A file being written. Its target keeps its old content (or stays absent) until commit(); without a commit, or after
 /// any failure, the target is untouched and nothing is left behind.
 ///
+/// * Until commit() it has no name (O_TMPFILE), so it vanishes with the process, however that ends. To replace a file
+///   it needs one for a moment: .bitcube-*.tmp in the target's directory, between two system calls. Where the file
+///   system knows no files without a name, it has that name, for its owner only, from the start.
 /// * A symbolic link stays; the file it points to is replaced. An existing file keeps its permissions, and its owner
 ///   if the system allows; one that the caller may not write is not replaced.
 /// * What is not a regular file (/dev/null, a FIFO), and a descriptor of this process (/dev/stdout, /dev/fd/3), cannot
@@ -117,6 +130,11 @@ class OutputFile {
 /// Commits several files together: every one is complete and durable before the first is renamed into place, and if
 /// one fails none is. Only a rename can then still fail; the message lists the files that were in place before it.
 Expected<void> commit_all(std::span<OutputFile* const> files);
+
+/// For a program that ends without unwinding, on a signal: removes the files of this process that are unfinished and
+/// have a name, and holds off every commit as long as the result lives. A commit that has begun to put its files in
+/// place does so first.
+[[nodiscard]] std::unique_lock<std::mutex> abandon_outputs() noexcept;
 
 /// An error for a path at which something else than a file is, such as a named pipe, of which opening waits for a
 /// writer. What this process has open already (/dev/stdin) is none, nor is what is not there: opening says that.

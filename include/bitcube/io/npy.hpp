@@ -22,16 +22,20 @@ std::string_view dtype_name(DType dtype) noexcept;
 /// Bytes per element.
 std::size_t dtype_size(DType dtype) noexcept;
 
-/// An array as its file holds it: C order, and elements whose address may be unaligned, so copy them out with memcpy.
+/// An array as its file holds it, in C order.
 struct NpyArray {
   DType dtype = DType::kU8;
   std::vector<std::uint64_t> shape;  // empty for a scalar
-  MappedFile file;
+  InputFile file;
   std::size_t offset = 0;  // of the first element in `file`
 
   std::size_t element_size() const noexcept { return dtype_size(dtype); }
-  /// The elements: product(shape) * element_size() bytes, valid while this object, or the one it moved to, lives.
-  std::span<const std::byte> payload() const noexcept { return file.bytes().subspan(offset); }
+  /// Bytes of all elements: product(shape) * element_size().
+  std::uint64_t size() const noexcept { return file.size() - offset; }
+  /// Copies bytes of the elements from the file, see InputFile::read(). Precondition: they are inside size().
+  Expected<void> read(std::uint64_t begin, std::span<std::byte> to) const { return file.read(offset + begin, to); }
+  /// The bytes of all elements, of a file that did not change meanwhile.
+  Expected<Buffer<std::byte>> load() const { return file.load(offset, size()); }
 };
 
 /// Reads versions 1, 2 and 3 of the format. bfloat16 is what ml_dtypes stores, '<V2'. Everything else that NumPy can
@@ -39,7 +43,7 @@ struct NpyArray {
 /// instead, and so is a file that is not exactly as long as its header says.
 Expected<NpyArray> read_npy(const std::filesystem::path& path);
 /// The same for a file that is open already; `name` is for messages.
-Expected<NpyArray> parse_npy(MappedFile file, std::string_view name);
+Expected<NpyArray> parse_npy(InputFile file, std::string_view name);
 
 /// What comes before the elements, byte for byte as numpy.save writes it: version 1.0, or 2.0 for what is too long.
 std::string npy_header(DType dtype, std::span<const std::uint64_t> shape);

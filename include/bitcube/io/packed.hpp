@@ -134,6 +134,9 @@ class PackedReader {
     return file_.read(*scales_, offset, to);
   }
 
+  /// See InputFile::check_unchanged().
+  Expected<void> check_unchanged() const { return file_.file().check_unchanged(); }
+
  private:
   Safetensors file_;
   QuantizedTensor description_;

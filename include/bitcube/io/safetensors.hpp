@@ -44,32 +44,32 @@ class Safetensors {
   /// In the order of the header, which need not be that of the data.
   const std::vector<SafetensorsTensor>& tensors() const noexcept { return tensors_; }
   /// The length and the header, as they stand in the file.
-  std::span<const std::byte> header() const noexcept { return file_.bytes().first(data_offset_); }
-  const MappedFile& file() const noexcept { return file_; }
+  Expected<Buffer<std::byte>> header() const { return file_.load(0, data_offset_); }
+  const InputFile& file() const noexcept { return file_; }
   /// Null if there is no tensor of this name.
   const SafetensorsTensor* find(std::string_view name) const;
-  /// The bytes of one of tensors(), maybe unaligned. Valid while this object, or the one it was moved to, lives.
-  std::span<const std::byte> bytes(const SafetensorsTensor& tensor) const noexcept {
-    return file_.bytes().subspan(data_offset_ + tensor.begin, tensor.size());
-  }
-  /// Copies some of them, from the file itself: see MappedFile::read(). Precondition: they are inside the tensor.
+  /// Copies bytes of one of tensors(), see InputFile::read(). Precondition: they are inside the tensor.
   Expected<void> read(const SafetensorsTensor& tensor, std::uint64_t offset, std::span<std::byte> to) const {
     return file_.read(data_offset_ + tensor.begin + offset, to);
   }
+  /// All bytes of one of tensors(), see InputFile::load().
+  Expected<Buffer<std::byte>> load(const SafetensorsTensor& tensor) const {
+    return file_.load(data_offset_ + tensor.begin, tensor.size());
+  }
 
  private:
-  friend Expected<Safetensors> parse_safetensors(MappedFile file, std::string_view name);
+  friend Expected<Safetensors> parse_safetensors(InputFile file, std::string_view name);
 
   SafetensorsMetadata metadata_;
   std::vector<SafetensorsTensor> tensors_;
   std::map<std::string, std::size_t, std::less<>> index_;  // of each name in tensors_
-  MappedFile file_;
+  InputFile file_;
   std::size_t data_offset_ = 0;
 };
 
 Expected<Safetensors> read_safetensors(const std::filesystem::path& path);
 /// The same for a file that is open already; `name` is for messages.
-Expected<Safetensors> parse_safetensors(MappedFile file, std::string_view name);
+Expected<Safetensors> parse_safetensors(InputFile file, std::string_view name);
 
 /// What to write for tensors that come one after the other: append `header`, then the bytes of each tensor in `order`.
 struct SafetensorsPlan {

@@ -28,7 +28,7 @@ bool is_shard_index(const std::filesystem::path& path);
 
 Expected<ShardIndex> read_shard_index(const std::filesystem::path& path);
 /// The same for a file that is open already; `name` is for messages.
-Expected<ShardIndex> parse_shard_index(const MappedFile& file, std::string_view name);
+Expected<ShardIndex> parse_shard_index(const InputFile& file, std::string_view name);
 
 /// The text of an index file; `total_size`, the bytes of all tensors, replaces that of the metadata.
 Expected<std::string> shard_index_text(const ShardIndex& index, std::uint64_t total_size);

@@ -50,6 +50,8 @@ class TensorFiles {
   /// Reads a tensor that is not packed, as long as this object lives. Errors: a file that was changed meanwhile.
   /// Precondition: there is a tensor of this number.
   Expected<Read> reader(std::size_t tensor) const;
+  /// For whoever has read a tensor: see InputFile::check_unchanged().
+  Expected<void> check_unchanged(std::size_t tensor) const;
 
  private:
   friend struct Comparer;

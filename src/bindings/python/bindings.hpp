@@ -7,11 +7,13 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,7 @@
 #include "bitcube/expected.hpp"
 #include "bitcube/numeric/format.hpp"
 #include "bitcube/numeric/rounding.hpp"
+#include "bitcube/parallel.hpp"
 #include "bitcube/quantize/tensor.hpp"
 
 namespace bitcube::python {
@@ -41,6 +44,37 @@ auto without_gil(const Work& work) {
   const py::gil_scoped_release release;
   return work();
 }
+
+/// A long call that Ctrl-C ends. Python notes the signal and acts on it when it runs again, which would be at the end
+/// of the call: so the progress of the work asks for it, on the thread that called.
+class Interruptible {
+ public:
+  explicit Interruptible(unsigned threads);
+
+  /// How the work is done; valid while this object lives.
+  const Execution& execution() const noexcept { return execution_; }
+
+  /// work() without the GIL. Throws what the signal's handler raised, which is KeyboardInterrupt.
+  template <typename Work>
+  auto run(const Work& work) {
+    try {
+      auto result = without_gil(work);
+      if (interrupted_) throw py::error_already_set();
+      return result;
+    } catch (const Cancelled&) {
+      throw py::error_already_set();
+    }
+  }
+
+ private:
+  void check_signals();
+
+  std::thread::id caller_ = std::this_thread::get_id();
+  std::chrono::steady_clock::time_point checked_ = std::chrono::steady_clock::now();
+  bool interrupted_ = false;
+  std::stop_source stop_;
+  Execution execution_;
+};
 
 /// The row of a table by the table's own function; `argument` is for the message.
 template <typename Table, typename Find>

@@ -48,16 +48,16 @@ py::tuple convert_words(const py::array& words, std::string_view from_name, std:
   const auto in = bytes_of(words);
   py::array out = new_array(to, shape_of(words));
   const auto bytes = writable<std::byte>(out);
-  const Execution execution{.threads = threads};
+  Interruptible call(threads);
+  const Execution& execution = call.execution();
   if (!from.is_packed() && !to.is_packed()) {
-    const Flags flags =
-        value_of(without_gil([&] { return convert_array_into(in, from, to, bytes, control, execution); }));
+    const Flags flags = value_of(call.run([&] { return convert_array_into(in, from, to, bytes, control, execution); }));
     return py::make_tuple(std::move(out), static_cast<unsigned>(flags));
   }
   if (!conversion_legal(from, to)) {
     throw py::value_error(fmt::format("{} does not convert to {}", from.name, to.name));
   }
-  const Flags flags = without_gil([&] { return convert_lanes(in, from, to, bytes, control, execution); });
+  const Flags flags = call.run([&] { return convert_lanes(in, from, to, bytes, control, execution); });
   return py::make_tuple(std::move(out), static_cast<unsigned>(flags));
 }
 

@@ -1,6 +1,6 @@
 // Why two results differ.
-#include "bindings.hpp"
 #include "bitcube/compare/diff.hpp"
+#include "bindings.hpp"
 #include "bitcube/numeric/convert.hpp"
 
 namespace bitcube::python {
@@ -90,9 +90,10 @@ py::tuple run_diff(const DiffInputs& inputs, const py::dict& settings) {
   options.compare.tolerance.relative = settings["rtol"].cast<std::optional<double>>();
   options.compare.tolerance.absolute = settings["atol"].cast<std::optional<double>>();
   options.compare.first = settings["first"].cast<std::size_t>();
-  options.compare.execution.threads = settings["threads"].cast<unsigned>();
+  Interruptible call(settings["threads"].cast<unsigned>());
+  options.compare.execution = call.execution();
   options.diagnose = settings["diagnose"].cast<bool>();
-  const auto texts = value_of(without_gil([&]() -> Expected<std::pair<std::string, std::string>> {
+  const auto texts = value_of(call.run([&]() -> Expected<std::pair<std::string, std::string>> {
     const auto result = diff(inputs, options);
     if (!result) return result.error();
     return std::pair{text_of(document_of(*result, "golden", "dut")), json_of(*result, "golden", "dut", -1)};

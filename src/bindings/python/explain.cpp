@@ -38,12 +38,14 @@ TextAndJson quantize_steps(const py::array& words, std::string_view source, cons
                            std::size_t axis, std::string_view format, const std::optional<std::string>& profile,
                            const std::optional<std::string>& scale, const std::optional<std::string>& rounding,
                            bool tensor_scale, const std::optional<std::string>& source_type) {
-  const QuantizeOptions options = quantize_options(format, profile, scale, rounding, tensor_scale);
+  QuantizeOptions options = quantize_options(format, profile, scale, rounding, tensor_scale);
   const Format& from = format_named("from_", source);
   const Format* rounded = source_type ? &format_named("source_type", *source_type) : nullptr;
   const auto bytes = bytes_of(words);
   const std::vector<uint64> shape = shape_of(words);
-  return both(without_gil([&] { return explain_quantize(bytes, from, shape, axis, options, index, rounded); }));
+  Interruptible call(0);
+  options.execution = call.execution();
+  return both(call.run([&] { return explain_quantize(bytes, from, shape, axis, options, index, rounded); }));
 }
 
 TextAndJson program_faults(const program::Program& program, bool all, uint64 max_steps) {

@@ -22,6 +22,22 @@ std::optional<Rounding> rounding_named(const std::optional<std::string>& name) {
   return look_up("rounding", *name, roundings, find_rounding).mode;
 }
 
+Interruptible::Interruptible(unsigned threads)
+    : execution_{.threads = threads,
+                 .progress = [this](std::size_t, std::size_t) { check_signals(); },
+                 .cancel = stop_.get_token()} {}
+
+void Interruptible::check_signals() {
+  if (std::this_thread::get_id() != caller_ || interrupted_) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - checked_ < std::chrono::milliseconds(50)) return;
+  checked_ = now;
+  const py::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() == 0) return;
+  interrupted_ = true;
+  stop_.request_stop();
+}
+
 std::span<const std::byte> bytes_of(const py::array& array) {
   if ((array.flags() & py::array::c_style) == 0) throw py::value_error("the array is not C-contiguous");
   return {static_cast<const std::byte*>(array.data()), static_cast<std::size_t>(array.nbytes())};

@@ -111,10 +111,11 @@ class Postprocess {
   /// Refers to this object; RowMaxIn from check() on.
   const PostprocessOptions& options() const noexcept { return options_; }
 
-  /// (d, row_max, group_max, flags) of what `words` delivers, which runs without the GIL and may fail.
+  /// (d, row_max, group_max, flags) of what `words(execution)` delivers, which runs without the GIL and may fail.
   template <typename Words>
   py::tuple run(const Format& accumulator, std::size_t rows, std::size_t cols, unsigned threads, const Words& words) {
-    options_.execution.threads = threads;
+    Interruptible call(threads);
+    options_.execution = call.execution();
     const Format& to = destination_format(*options_.mode, accumulator);
     py::array d = new_array(to, {rows, cols});
     py::object row_max = py::none();
@@ -130,8 +131,8 @@ class Postprocess {
       out.group_max = writable<std::uint32_t>(array);
       group_max = std::move(array);
     }
-    const Flags flags = value_of(without_gil([&]() -> Expected<Flags> {
-      const auto accumulators = words();
+    const Flags flags = value_of(call.run([&]() -> Expected<Flags> {
+      const auto accumulators = words(call.execution());
       if (!accumulators) return accumulators.error();
       auto raised = postprocess_into(accumulator, *accumulators, rows, cols, options_, out);
       if (raised && to.type == DataType::s4x2 && !packed_) {
@@ -324,12 +325,13 @@ struct ProductArguments {
 py::tuple matmul_operands(const py::object& a_side, const py::object& b_side, const py::object& c,
                           const py::object& bias, std::string_view accumulate, const py::dict& post, unsigned threads) {
   ProductArguments p(a_side, b_side, c, bias, accumulate, post);
-  p.options.execution.threads = threads;
-  return p.finish.run(*p.kind.accumulator, p.a.lines, p.b.lines, threads, [&]() -> Expected<Buffer<std::uint32_t>> {
-    auto accumulators = matmul(p.a, p.b, p.options);
-    if (!accumulators) return accumulators.error();
-    return std::move(accumulators->words);
-  });
+  return p.finish.run(*p.kind.accumulator, p.a.lines, p.b.lines, threads,
+                      [&](const Execution& execution) -> Expected<Buffer<std::uint32_t>> {
+                        p.options.execution = execution;
+                        auto accumulators = matmul(p.a, p.b, p.options);
+                        if (!accumulators) return accumulators.error();
+                        return std::move(accumulators->words);
+                      });
 }
 
 /// Text and JSON of an explanation, which is made without the GIL.
@@ -379,7 +381,8 @@ py::tuple postprocess_words(const py::array& words, std::string_view accumulator
   Postprocess finish(post);
   finish.check(format, rows, cols);
   const auto span = words_of<std::uint32_t>(words);
-  return finish.run(format, rows, cols, threads, [&]() -> Expected<std::span<const std::uint32_t>> { return span; });
+  return finish.run(format, rows, cols, threads,
+                    [&](const Execution&) -> Expected<std::span<const std::uint32_t>> { return span; });
 }
 
 }  // namespace

@@ -38,11 +38,12 @@ QuantizedTensor quantize_words(const py::array& words, std::string_view source, 
                                const std::optional<std::string>& scale, const std::optional<std::string>& rounding,
                                bool tensor_scale, unsigned threads) {
   QuantizeOptions options = quantize_options(format, profile, scale, rounding, tensor_scale);
-  options.execution.threads = threads;
+  Interruptible call(threads);
+  options.execution = call.execution();
   const Format& from = format_named("from_", source);
   const auto bytes = bytes_of(words);
   const std::vector<uint64> shape = shape_of(words);
-  return value_of(without_gil([&] { return quantize(bytes, from, shape, axis, options); }));
+  return value_of(call.run([&] { return quantize(bytes, from, shape, axis, options); }));
 }
 
 /// The shape in which codes or scales lie: other dimensions, then what a line takes.
@@ -78,8 +79,8 @@ py::tuple dequantize_tensor(const QuantizedTensor& t, std::string_view name, con
                             unsigned threads) {
   const Format& to = format_named("dtype", name);
   const Rounding mode = rounding_named(rounding).value_or(Rounding::rne);
-  const Dequantized result =
-      value_of(without_gil([&] { return dequantize(t, to, mode, Execution{.threads = threads}); }));
+  Interruptible call(threads);
+  const Dequantized result = value_of(call.run([&] { return dequantize(t, to, mode, call.execution()); }));
   py::array out = new_array(to, t.shape);
   const auto bytes = writable<std::byte>(out);
   std::copy(result.bytes.begin(), result.bytes.end(), bytes.begin());
@@ -88,7 +89,8 @@ py::tuple dequantize_tensor(const QuantizedTensor& t, std::string_view name, con
 
 py::tuple error_of(const QuantizedTensor& t, const py::array& original, unsigned threads) {
   const auto bytes = bytes_of(original);
-  const ErrorReport r = value_of(without_gil([&] { return measure(bytes, t, Execution{.threads = threads}); }));
+  Interruptible call(threads);
+  const ErrorReport r = value_of(call.run([&] { return measure(bytes, t, call.execution()); }));
   return py::make_tuple(r.lanes, r.non_finite, r.non_zero, r.max_relative_error, r.mean_relative_error,
                         r.max_absolute_error, r.mean_squared_error, r.sqnr);
 }

@@ -208,7 +208,7 @@ class Product {
     const std::size_t passes = ceil_div(chunks_, pass_chunks_);
     progress_total_ = ceil_div(b_panels, block_panels) * passes * tasks;
 
-    const Execution quiet{.threads = options_.execution.threads};
+    const Execution quiet = options_.execution.quiet();
     for (std::size_t first = 0; first < b_panels; first += block_panels) {
       const std::size_t panels = std::min(block_panels, b_panels - first);
       for (std::size_t pass = 0; pass < passes; ++pass) {
