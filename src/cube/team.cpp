@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "agree.hpp"
 #include "guarded.hpp"
 
 namespace bitcube {
@@ -43,6 +44,8 @@ Expected<Postprocessed> share(Team& team, const Operand& a, const Operand& b, co
   const auto kind = check_matmul(a, b, product);
   if (!kind) return kind.error();
   if (auto legal = check_postprocess(*kind->accumulator, a.lines, b.lines, finish); !legal) return legal.error();
+  const std::string shape = fmt::format("{} {} {} {}", a.lines, b.lines, a.k, kind->accumulator->name);
+  if (auto same = agree(team, "matmul", shape); !same) return same.error();
   // An even number of rows, so that packed lanes are cut between bytes.
   const std::size_t each = ((a.lines - 1) / team.size() + 2) / 2 * 2;
   const std::size_t first = std::min(a.lines, team.rank() * each);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "agree.hpp"
 #include "bitcube/cube/postprocess.hpp"
 #include "bitcube/numeric/convert.hpp"
 #include "guarded.hpp"
@@ -137,6 +138,8 @@ Expected<std::vector<uint64>> in_pieces(const ElementOptions& options, std::size
     std::optional<Error> error;
   };
   Team& team = team_of(options.execution);
+  const std::string same = fmt::format("{} {} {} {}", options.seed, options.first, options.count, counters);
+  if (auto agreed = agree(team, "gen", same); !agreed) return agreed.error();
   std::vector<uint64> total(counters, 0);
   for (uint64 done = 0; done < options.count;) {
     const uint64 ahead = std::min(options.count - done, kChunk * kChunksAhead * team.size());

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "agree.hpp"
 #include "bitcube/isa/text.hpp"
 #include "bitcube/numeric/text.hpp"
 #include "guarded.hpp"
@@ -563,6 +564,8 @@ Expected<Coverage> write(const BundleGenerator& generator, BundleFormat format, 
   };
   if (range.count > ~range.first) return Error{"count: the indices do not fit 64 bits"};
   Team& team = team_of(range.execution);
+  const std::string same = fmt::format("{} {} {}", range.first, range.count, Coverage(generator).state().size());
+  if (auto agreed = agree(team, "gen", same); !agreed) return agreed.error();
   const uint64 wave = kChunk * kChunksAhead * team.size();
   Coverage total(generator);
   const Coverage none = total;

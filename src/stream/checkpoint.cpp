@@ -12,6 +12,7 @@
 #include <set>
 #include <utility>
 
+#include "agree.hpp"
 #include "bitcube/io/packed.hpp"
 #include "bitcube/io/sha256.hpp"
 #include "bitcube/io/work_directory.hpp"
@@ -401,13 +402,7 @@ Expected<void> CheckpointQuantizer::Impl::make_files(std::map<std::size_t, Finis
 
 /// All ranks learn from rank 0 what is done, and take part in its work.
 Expected<void> CheckpointQuantizer::Impl::meet(const fs::path& output, std::map<std::size_t, Finished>& done) {
-  const auto digests = team().gather_all(digest);
-  if (!digests) return digests.error();
-  for (std::size_t i = 0; i < digests->size(); ++i) {
-    if ((*digests)[i] == digest) continue;
-    return Error{
-        fmt::format("{}: rank {} sees other files than this one, or was given other arguments", path.string(), i)};
-  }
+  if (auto same = agree(team(), path.string(), digest); !same) return same;
   const auto reports = team().gather_all(team().leads() ? report_text(done, {}) : std::string());
   if (!reports) return reports.error();
   if (team().leads()) return {};

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "agree.hpp"
 #include "bitcube/io/array.hpp"
 #include "bitcube/quantize/convert_array.hpp"
 #include "elements.hpp"
@@ -114,6 +115,12 @@ Expected<Quantized> quantize(const Source& source, std::size_t axis, const Quant
     Steps steps(options.execution, lines.elements() * (two_passes ? 2 : 1));
     const bool shared = team_of(options.execution).size() > 1;
     if (shared && goldens != nullptr) return Error{"golden files are written by one process, not by several ranks"};
+    if (shared) {
+      const std::string same = fmt::format("{} {} {}", tensor.format->name, axis, fmt::join(tensor.shape, " "));
+      if (auto agreed = agree(team_of(options.execution), source.array->file.name(), same); !agreed) {
+        return agreed.error();
+      }
+    }
     if (two_passes) {
       const auto scales = find_team_scales(
           1, [&](std::size_t) { return elements; }, window, options, steps);

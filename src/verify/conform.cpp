@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "agree.hpp"
 #include "bitcube/io/file.hpp"
 #include "bitcube/io/sha256.hpp"
 #include "bitcube/verify/vectors.hpp"
@@ -327,6 +328,9 @@ Expected<void> check_batch(std::span<Source> sources, const ConformOptions& opti
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (!sources[i].report.error) cut(i, sources[i].rows, chunks);
   }
+  std::string plan;
+  for (const Chunk& chunk : chunks) plan += fmt::format("{} {}\n", chunk.source, chunk.text.size());
+  if (auto same = agree(team, "conform", plan); !same) return same;
   const std::size_t wave = kWave * team.size();
   for (std::size_t begin = 0; begin < chunks.size(); begin += wave) {
     const std::size_t count = std::min(wave, chunks.size() - begin);
@@ -399,6 +403,9 @@ Expected<ConformReport> check_all(std::span<const std::string> paths, const Conf
     sizes.push_back(size != std::numeric_limits<std::uintmax_t>::max() ? size : 0);
     total += sizes.back();
   }
+  std::string plan;
+  for (std::size_t i = 0; i < files->size(); ++i) plan += fmt::format("{} {}\n", sizes[i], (*files)[i]);
+  if (auto same = agree(team_of(options.execution), "conform", plan); !same) return same.error();
   ByteProgress progress(options.execution.progress, total);
   ConformReport report;
   for (std::size_t next = 0; next < files->size();) {
