@@ -1,4 +1,4 @@
-# What `cmake --install` and the Debian packages hold, by component: tools, lib, dev, python.
+# What `cmake --install` and the Debian packages hold, by component: tools, lib, dev, mpi, python.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
@@ -37,13 +37,13 @@ install(FILES ${shell_dir}/_bitcube DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/ven
 
 if(BITCUBE_MPI)
   install(TARGETS bitcube_mpi_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT mpi)
-  set(mpi_page ${PROJECT_BINARY_DIR}/bitcube-mpi.1)
-  add_custom_command(OUTPUT ${mpi_page}
-                     COMMAND help2man --no-info --name "bitcube by the ranks of an MPI job" --output ${mpi_page}
-                             $<TARGET_FILE:bitcube_mpi_program>
-                     DEPENDS bitcube_mpi_program VERBATIM)
-  add_custom_target(bitcube_mpi_page ALL DEPENDS ${mpi_page})
-  install(FILES ${mpi_page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT mpi)
+  set(mpi_dir ${PROJECT_BINARY_DIR}/shell-mpi)
+  add_custom_command(OUTPUT ${mpi_dir}/made
+                     COMMAND ${PROJECT_SOURCE_DIR}/tools/shell-files $<TARGET_FILE:bitcube_mpi_program> ${mpi_dir}
+                     COMMAND ${CMAKE_COMMAND} -E touch ${mpi_dir}/made
+                     DEPENDS bitcube_mpi_program tools/shell-files VERBATIM)
+  add_custom_target(bitcube_mpi_shell_files ALL DEPENDS ${mpi_dir}/made)
+  install(DIRECTORY ${mpi_dir}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT mpi)
 endif()
 
 if(BITCUBE_PYTHON)
