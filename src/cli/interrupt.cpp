@@ -23,6 +23,7 @@ constexpr std::array<Signal, 3> signals{{{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"
 constexpr std::chrono::milliseconds patience(500);
 
 std::atomic<int> received{0};
+std::atomic<bool> told{false};
 
 sigset_t awaited;           // by watch_signals()
 sigset_t blocked_at_first;  // before block_signals()
@@ -52,7 +53,7 @@ void wait(sigset_t set, const Console& console) {
   std::this_thread::sleep_for(patience);
   const auto lock = abandon_outputs();
   for (const Signal& signal : signals) {
-    if (signal.number == number) console.error(fmt::format("stopped by {}", signal.name));
+    if (signal.number == number && !told.load()) console.error(fmt::format("stopped by {}", signal.name));
   }
   raise_again(number);
 }
@@ -87,6 +88,7 @@ std::stop_token interruption() {
 }
 
 void end_by_signal() {
+  told.store(true);
   const int number = received.load();
   if (number != 0) raise_again(number);
 }

@@ -20,7 +20,8 @@ void watch_signals(const Console& console);
 /// What long calls take as Execution::cancel.
 std::stop_token interruption();
 
-/// Ends the program by the signal that came, as whoever started it expects; returns if none came.
+/// Ends the program by the signal that came, as whoever started it expects; returns if none came. One that comes later
+/// says nothing any more: why the program ends has been told.
 void end_by_signal();
 
 }  // namespace bitcube::cli

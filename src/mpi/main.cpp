@@ -37,6 +37,9 @@ void adapt(CLI::App& command) {
   if (auto* threads = command.get_option_no_throw("--threads")) {
     threads->description("Threads of each rank; default: the cores of its machine, divided among the ranks there");
   }
+  if (auto* memory = command.get_option_no_throw("--max-memory")) {
+    memory->description("Memory that each rank may take, such as 512M or 2G; default: no limit");
+  }
   std::string footer = command.get_footer();
   std::string kept;
   constexpr std::string_view call = "  bitcube ";
@@ -75,7 +78,10 @@ cli::Exit run(int argc, char** argv) {
   } else if (const auto met = team.gather_all({}); !met) {  // others may have failed meanwhile
     result = met.error();
   }
-  if (!result) console.error(result.error().message);
+  if (!result) {
+    console.error(result.error().message);
+    team.wait();  // nobody ends before rank 0 has told what there is to tell
+  }
   return result ? *result : Exit::error;
 }
 
@@ -88,7 +94,8 @@ int main(int argc, char** argv) {
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
   const cli::Exit exit = mpi::run(argc, argv);
-  MPI_Finalize();  // waits for all, so rank 0 has told what there is to tell before any ends
+  // Before MPI_Finalize, which waits for mpirun, and that for the ranks that it is about to end.
   if (exit == cli::Exit::error) cli::end_by_signal();
+  MPI_Finalize();
   return static_cast<int>(exit);
 }

@@ -23,6 +23,9 @@ class MpiTeam final : public Team {
   /// the error of the lowest rank that failed.
   Error fail(const Error& error);
 
+  /// Waits until all ranks have called it.
+  void wait() { MPI_Barrier(MPI_COMM_WORLD); }
+
   /// How many of the ranks are on this machine.
   int neighbours() const noexcept { return neighbours_; }
 
