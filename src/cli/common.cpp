@@ -81,10 +81,15 @@ void Console::message(std::string_view kind, std::string_view text) const noexce
     (void)write_all(STDERR_FILENO,
                     json_ ? dump(Json{{kind, text}}, -1) : fmt::format("{}: {}: {}\n", program_, kind, text));
   } catch (const std::exception&) {
-    (void)write_all(STDERR_FILENO, json_ ? R"({"error":"not enough memory"})"
-                                           "\n"
-                                         : "bitcube: error: not enough memory\n");
+    out_of_memory();
   }
+}
+
+void Console::out_of_memory() const noexcept {
+  if (!json_) (void)write_all(STDERR_FILENO, program_);
+  (void)write_all(STDERR_FILENO, json_ ? R"({"error":"not enough memory"})"
+                                         "\n"
+                                       : ": error: not enough memory\n");
 }
 
 void add_json(CLI::App& command) {

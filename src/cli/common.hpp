@@ -50,6 +50,8 @@ class Console {
   /// The processes that do this command together. The console of all but rank 0 is silent.
   Team& team() const noexcept { return team_; }
   void error(std::string_view text) const noexcept { message("error", text); }
+  /// The error where not even its text can be put together: allocates nothing. Any rank tells it, as it then ends.
+  void out_of_memory() const noexcept;
   void warning(std::string_view text) const noexcept { message("warning", text); }
   void note(std::string_view text) const noexcept { message("note", text); }
 

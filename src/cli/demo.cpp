@@ -84,13 +84,14 @@ Expected<std::vector<Word>> read_array(const fs::path& path, DType dtype, std::s
   return words;
 }
 
-/// Where the digits are: in the source tree, or in the share directory beside the program's bin directory.
+/// Where the digits are: in the share directory beside the program's bin directory, or beside a program that is not
+/// installed. Both go by where the program is, so a build and its packages know no path of the machine.
 Expected<fs::path> find_data(const std::string& given) {
   if (!given.empty()) return fs::path(given);
   std::error_code ignored;
   const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
-  const std::array<fs::path, 2> places{fs::path(BITCUBE_EXAMPLES_DIR) / kFolder,
-                                       program.parent_path().parent_path() / "share" / "bitcube" / kFolder};
+  const fs::path share = fs::path("share") / "bitcube" / kFolder;
+  const std::array<fs::path, 2> places{program.parent_path() / share, program.parent_path().parent_path() / share};
   for (const fs::path& place : places) {
     if (fs::exists(place / "images.npy", ignored)) return place;
   }
@@ -331,7 +332,8 @@ std::string report_text(const Data& data, std::span<const Result> results, std::
 }
 
 Json report_json(const Data& data, std::span<const Result> results, std::string_view digest) {
-  Json json;
+  Json json = Json::object();
+  json["accuracy"] = Json::object();
   for (std::size_t v = 0; v < variants.size(); ++v) json["accuracy"][variants[v].key] = accuracy(data, results[v]);
   json["images"] = data.count;
   json["layers"] = Json::array();

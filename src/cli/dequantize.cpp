@@ -53,7 +53,7 @@ Expected<Exit> run(const Options& options, const Console& console) {
   const std::string_view dtype = dtype_name(array_dtype(to));
   Expected<void> printed;
   if (console.json()) {
-    Json json;
+    Json json = Json::object();
     json["input"] = options.input;
     json["output"] = options.output;
     json["format"] = description.format->name;

@@ -115,7 +115,7 @@ std::vector<std::string_view> destinations_of(const Format& f) {
 
 Json describe(const Format& f) {
   const Extremes ends = extremes_of(f);
-  Json json;
+  Json json = Json::object();
   json["name"] = f.name;
   if (!f.alias.empty()) json["alias"] = f.alias;
   json["code"] = static_cast<unsigned>(f.type);

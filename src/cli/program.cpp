@@ -121,13 +121,15 @@ Expected<Exit> run(std::vector<std::string> arguments, const Program& program, c
 const Console* terminal = nullptr;  // of end_without_memory()
 
 /// Destructors of the JSON library allocate, and are noexcept: without memory they end the program. It ends in the same
-/// way as others without memory do; what else is not caught is a defect and aborts.
+/// way as others without memory do, and allocates nothing on the way; what else is not caught is a defect and aborts.
 void end_without_memory() {
+  const std::exception_ptr exception = std::current_exception();
+  if (exception == nullptr) std::abort();
   try {
-    std::rethrow_exception(std::current_exception());
+    std::rethrow_exception(exception);
   } catch (const std::bad_alloc&) {
     const auto lock = abandon_outputs();
-    terminal->error("not enough memory");
+    terminal->out_of_memory();
     ::_exit(static_cast<int>(Exit::error));
   } catch (...) {
     std::abort();

@@ -25,13 +25,16 @@ constexpr std::size_t kBufferSize = std::size_t{1} << 16;
 constexpr int kMaxLinks = 40;  // as the kernel allows
 
 /// Unfinished files of this process that have a name. Whoever holds the lock keeps all of them as they are, and no
-/// output can be put in place. Never destroyed: abandon_outputs() may be called while the process ends.
+/// output can be put in place.
 struct Unfinished {
-  std::mutex mutex;
+  std::recursive_mutex mutex;  // memory may run out while a signal's message is made
   std::set<std::string> names;
 };
+/// Never destroyed, and made without allocation: abandon_outputs() may be called while the process ends, also where it
+/// ends for want of memory.
 Unfinished& unfinished() {
-  static auto* const files = new Unfinished;
+  alignas(Unfinished) static std::byte room[sizeof(Unfinished)];
+  static auto* const files = new (room) Unfinished;
   return *files;
 }
 
@@ -640,7 +643,7 @@ Expected<void> commit_all(std::span<OutputFile* const> files) {
   return result;
 }
 
-std::unique_lock<std::mutex> abandon_outputs() noexcept {
+std::unique_lock<std::recursive_mutex> abandon_outputs() noexcept {
   std::unique_lock lock(unfinished().mutex);
   for (const std::string& name : unfinished().names) ::unlink(name.c_str());
   return lock;

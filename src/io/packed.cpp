@@ -84,7 +84,7 @@ std::vector<std::uint64_t> stored_shape(std::span<const std::uint64_t> shape, st
 }
 
 Json describe(const std::string& name, const QuantizedTensor& t) {
-  Json entry;
+  Json entry = Json::object();
   entry["format"] = t.format->name;
   entry["element"] = t.format->element->name;
   entry["group"] = t.format->group;
@@ -439,7 +439,7 @@ Expected<Contents> contents_of(std::string_view file_name, std::span<const Packe
     entries[packed.name] = describe(packed.name, *packed.tensor);
     for (SafetensorsTensor& part : parts_of(packed.name, t)) out.tensors.push_back(std::move(part));
   }
-  Json description;
+  Json description = Json::object();
   description["version"] = kVersion;
   description["tensors"] = std::move(entries);
   out.metadata.emplace_back(kKey, description.dump());
@@ -531,7 +531,7 @@ Expected<MixedPlan> plan_mixed(std::string_view file_name, const Safetensors* be
                          [](const auto& pair) { return pair.first != kKey; });
   }
   if (any_packed || !entries.empty()) {
-    Json description;
+    Json description = Json::object();
     description["version"] = kVersion;
     description["program"] = program;
     description["tensors"] = std::move(entries);

@@ -1,20 +1,19 @@
 #include "bitcube/io/sha256.hpp"
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
+#include <nettle/sha2.h>
 
 #include <array>
+#include <utility>
 
 namespace bitcube {
 
+// Nettle's state is plain memory: it asks for none while the digest is made, and cannot fail.
 struct Sha256::Context {
-  Context() = default;
-  Context(const Context&) = delete;
-  Context& operator=(const Context&) = delete;
-  ~Context() { EVP_MD_CTX_free(md); }
+  Context() noexcept { sha256_init(&state); }
 
-  EVP_MD_CTX* md = EVP_MD_CTX_new();
-  bool ok = md != nullptr && EVP_DigestInit_ex(md, EVP_sha256(), nullptr) == 1;
+  sha256_ctx state;
+  bool final = false;
 };
 
 Sha256::Sha256() : context_(std::make_unique<Context>()) {}
@@ -23,16 +22,13 @@ Sha256& Sha256::operator=(Sha256&&) noexcept = default;
 Sha256::~Sha256() = default;
 
 void Sha256::add(std::span<const std::byte> bytes) noexcept {
-  context_->ok = context_->ok && EVP_DigestUpdate(context_->md, bytes.data(), bytes.size()) == 1;
+  sha256_update(&context_->state, bytes.size(), reinterpret_cast<const std::uint8_t*>(bytes.data()));
 }
 
 Expected<std::string> Sha256::hex() {
-  std::array<unsigned char, 32> digest{};
-  unsigned size = 0;
-  if (!context_->ok || EVP_DigestFinal_ex(context_->md, digest.data(), &size) != 1 || size != digest.size()) {
-    return Error{"SHA-256: the cryptographic library refused it"};
-  }
-  context_->ok = false;
+  if (std::exchange(context_->final, true)) return Error{"SHA-256: the digest was taken before"};
+  std::array<std::uint8_t, SHA256_DIGEST_SIZE> digest{};
+  sha256_digest(&context_->state, digest.size(), digest.data());
   return fmt::format("{:02x}", fmt::join(digest, ""));
 }
 

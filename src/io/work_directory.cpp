@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "bitcube/io/directory.hpp"
+
 namespace bitcube {
 namespace {
 
@@ -99,6 +101,7 @@ struct WorkDirectory::Impl {
   std::vector<std::string> members;  // their journals
   std::uint64_t journal_size = 0;
   std::map<std::size_t, int> files;  // that are open
+  std::set<std::size_t> made;        // by this run
   std::set<fs::path> changed;        // directories into which files were moved
 
   Impl() = default;
@@ -129,16 +132,7 @@ struct WorkDirectory::Impl {
     return fd;
   }
 
-  /// The names in the directory.
-  Expected<std::vector<std::string>> names() const {
-    std::vector<std::string> out;
-    std::error_code code;
-    for (fs::directory_iterator it(path, code), end; !code && it != end; it.increment(code)) {
-      out.push_back(it->path().filename().string());
-    }
-    if (code) return system_error(path, code.value());
-    return out;
-  }
+  Expected<std::vector<std::string>> names() const { return directory_names(path); }
 
   Expected<void> remove_all(bool (*chosen)(std::string_view)) {
     const auto all = names();
@@ -150,7 +144,11 @@ struct WorkDirectory::Impl {
   }
   Expected<void> remove_files() {
     close_files();
-    return remove_all(is_file_name);
+    auto removed = remove_all(is_file_name);
+    if (!removed) {  // at least those of this run, which are all where the directory was new
+      for (const std::size_t number : made) ::unlink(file(number).c_str());
+    }
+    return removed;
   }
 
   Expected<void> append(std::string_view line) {
@@ -323,6 +321,7 @@ Expected<void> WorkDirectory::make_file(std::size_t number, std::uint64_t size) 
   const int fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd < 0) return system_error(name, errno);
   impl_->files.emplace(number, fd);
+  impl_->made.insert(number);
   // Where room cannot be taken in advance, the writes will tell.
   if (size != 0 && ::fallocate(fd, 0, 0, static_cast<off_t>(size)) != 0 &&
       (errno == ENOSPC || errno == EFBIG || errno == EDQUOT)) {
@@ -375,11 +374,12 @@ Expected<void> WorkDirectory::move_file(std::size_t number, const fs::path& targ
 }
 
 Expected<void> WorkDirectory::remove() {
-  if (auto removed = impl_->remove_files(); !removed) return removed;
-  if (auto forgotten = forget_members(); !forgotten) return forgotten;
+  // Without a list of its files the directory can still be one that has no more of them.
+  auto removed = impl_->remove_files();
+  if (auto forgotten = forget_members(); removed && !forgotten) removed = std::move(forgotten);
   const fs::path journal = impl_->path / kJournal;
   if (::unlink(journal.c_str()) != 0) return system_error(journal, errno);
-  if (::rmdir(impl_->path.c_str()) != 0) return impl_->fail(errno);
+  if (::rmdir(impl_->path.c_str()) != 0) return removed ? Expected<void>(impl_->fail(errno)) : removed;
   impl_->changed.insert(impl_->path.parent_path());
   for (const fs::path& directory : impl_->changed) {
     if (const int code = sync_directory(directory)) return system_error(directory, code);

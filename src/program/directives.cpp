@@ -595,14 +595,7 @@ Statement parse_directive(Reader& reader, const fs::path& directory) {
   } else if (is(".tile")) {
     const unsigned mask = reader.pes();
     const unsigned tile = reader.local_name();
-    const Token description = reader.peek();
     const TileRef made = read_tile(reader, false, directory);
-    if (made != nullptr && made->descriptor().allocation_mask != 0 &&
-        (made->descriptor().allocation_mask & mask) != mask) {
-      reader.fail(description, fmt::format("mask={} leaves out a PE that holds the Tile; it must name all of {}",
-                                           mask_text(made->descriptor().allocation_mask),
-                                           mask_text(static_cast<std::uint8_t>(mask))));
-    }
     s.apply = [=](Core& core) {
       for_each_pe(mask, [&](unsigned pe) {
         Tile copy = *made;

@@ -27,7 +27,7 @@ Json locals_json(const Header& h) {
   for (const machine::LocalBinding& b : h.locals) {
     Json sources = Json::array();
     for (unsigned i = 0; i < b.source_count; ++i) sources.push_back(isa::tile_name(b.sources[i]));
-    Json item;
+    Json item = Json::object();
     item["sources"] = std::move(sources);
     item["destination"] = b.has_destination() ? Json(name_in(isa::hand_names, b.hand)) : Json(nullptr);
     item["size_code"] = b.size_code;
@@ -41,7 +41,7 @@ Json locals_json(const Header& h) {
 Json shared_json(const Header& h) {
   Json json = Json::array();
   for (const machine::SharedBinding& b : h.shared) {
-    Json item;
+    Json item = Json::object();
     item["tile"] = isa::shared_tile_name(b.id);
     item["size_code"] = b.size_code;
     item["mask"] = mask_text(b.mask);
@@ -53,7 +53,7 @@ Json shared_json(const Header& h) {
 }  // namespace
 
 Json header_json(const Header& h) {
-  Json json;
+  Json json = Json::object();
   json["active"] = h.active;
   json["body"] = h.body;
   json["zero_participation"] = h.zero_participation;
@@ -103,7 +103,7 @@ Json header_json(const Header& h) {
 }
 
 Json options_json(const machine::Options& o) {
-  Json json;
+  Json json = Json::object();
   json["name_policy"] = o.name_policy == machine::NamePolicy::relative ? "relative" : "absolute";
   json["wait_on_pending"] = o.wait_on_pending;
   json["coop_exact_columns"] = o.coop_exact_columns;

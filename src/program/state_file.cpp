@@ -59,7 +59,7 @@ Expected<Json> tile_json(const Tile& tile, bool shared, std::string_view where) 
   if (machine::check_descriptor(d, limit_of(shared)) != machine::DescriptorFault::none) {
     return Error{fmt::format("{}: the Tile's descriptor is not legal, so it cannot be saved", where)};
   }
-  Json json;
+  Json json = Json::object();
   json["type"] = type_text(d.type);
   json["layout"] = machine::name_of(d.layout);
   json["location"] = location_names[static_cast<std::size_t>(d.location)];
@@ -76,7 +76,7 @@ Expected<Json> tile_json(const Tile& tile, bool shared, std::string_view where) 
 }
 
 Expected<Json> state_json(const State& s) {
-  Json json;
+  Json json = Json::object();
   for (unsigned p = 0; p < machine::pe_count; ++p) {
     if (s.local_pool(p) > machine::pool_bytes) return Error{fmt::format("PE{}: its Tiles take more than its pool", p)};
   }
@@ -89,7 +89,7 @@ Expected<Json> state_json(const State& s) {
   json["header"] = header_json(s.header);
   json["pe"] = Json::array();
   for (unsigned p = 0; p < machine::pe_count; ++p) {
-    Json pe;
+    Json pe = Json::object();
     pe["gpr"] = Json::object();
     for (unsigned r = 1; r < machine::gpr_count; ++r) {
       if (s.pe[p].gpr[r] != 0) pe["gpr"][std::string(isa::gpr_name(static_cast<int>(r)))] = hex_text(s.pe[p].gpr[r]);
@@ -100,11 +100,6 @@ Expected<Json> state_json(const State& s) {
       const std::string name = isa::tile_name(static_cast<int>(n));
       auto tile = tile_json(*s.pe[p].local[n], false, fmt::format("PE{} {}", p, name));
       if (!tile) return tile;
-      const std::uint8_t owners = s.pe[p].local[n]->descriptor().allocation_mask;
-      if ((owners & machine::pe_bit(p)) == 0) {
-        return Error{fmt::format("PE{} {}: the mask {} leaves out the PE that holds the Tile, so it cannot be saved", p,
-                                 name, mask_text(owners))};
-      }
       pe["tiles"][name] = std::move(*tile);
     }
     json["pe"].push_back(std::move(pe));
@@ -113,7 +108,7 @@ Expected<Json> state_json(const State& s) {
   for (unsigned i = 0; i < machine::shared_tiles; ++i) {
     const machine::SharedRecord& r = s.shared[i];
     if (r == machine::SharedRecord{}) continue;
-    Json record;
+    Json record = Json::object();
     record["allocated"] = mask_text(r.allocation_mask);
     record["initialized"] = mask_text(r.initialized_mask);
     record["ready"] = r.whole_parent_ready;
@@ -547,10 +542,7 @@ State read(const Json& json, std::optional<Error>& error) {
         value.fail("no Local Tile of this name");
         return;
       }
-      auto& local = s.pe[p].local[static_cast<std::size_t>(*tile)] = read_tile(value, false);
-      if (local != nullptr && (local->descriptor().allocation_mask & machine::pe_bit(static_cast<unsigned>(p))) == 0) {
-        value["mask"].fail(fmt::format("expected a mask that names PE{}, which holds the Tile", p));
-      }
+      s.pe[p].local[static_cast<std::size_t>(*tile)] = read_tile(value, false);
     });
     if (pe.ok() && s.local_pool(static_cast<unsigned>(p)) > machine::pool_bytes) {
       pe["tiles"].fail(fmt::format("the Tiles take more than the pool of {} bytes", machine::pool_bytes));

@@ -101,7 +101,7 @@ Json checks_json(const Event& event) {
   } else if (event.word.length != 0) {
     ids.push_back(RuleId::A1);
   }
-  Json json;
+  Json json = Json::object();
   json["rules"] = Json::array();
   for (const RuleId id : ids) json["rules"].push_back(machine::rule(id).name);
   const auto& fault = event.outcome->fault;
@@ -149,7 +149,7 @@ void add_tile(Json& json, const machine::Tile& tile) {
 
 Json fault_json(const machine::Fault& fault, const isa::Rejection& rejection) {
   const machine::Rule& rule = machine::rule(fault.id);
-  Json json;
+  Json json = Json::object();
   json["class"] = machine::name_of(rule.fault);
   json["rule"] = rule.name;
   json["operand"] = machine::name_of(fault.role);
@@ -169,7 +169,7 @@ std::string_view result_of(const machine::Outcome& o) noexcept {
 
 Json step_json(const Event& event, const TraceOptions& options) {
   const machine::Outcome& o = *event.outcome;
-  Json json;
+  Json json = Json::object();
   json["event"] = "step";
   json["step"] = event.number;
   json["line"] = event.position.line == 0 ? Json(nullptr) : Json(event.position.line);
@@ -182,7 +182,7 @@ Json step_json(const Event& event, const TraceOptions& options) {
   json["header"] = changes(*event.header_before, event.state->header);
   json["tiles"] = Json::array();
   for (const machine::PublishedTile& t : o.tiles) {
-    Json tile;
+    Json tile = Json::object();
     tile["pe"] = t.pe;
     tile["tile"] = isa::tile_name(static_cast<int>(t.name));
     tile["role"] = machine::name_of(t.role);
@@ -190,7 +190,7 @@ Json step_json(const Event& event, const TraceOptions& options) {
     json["tiles"].push_back(std::move(tile));
   }
   if (o.shared) {
-    Json tile;
+    Json tile = Json::object();
     tile["pe"] = nullptr;
     tile["tile"] = isa::shared_tile_name(static_cast<int>(o.shared->id));
     tile["role"] = machine::name_of(machine::Role::destination);
@@ -214,7 +214,7 @@ std::string_view name_of(RunResult::End end) noexcept {
 }  // namespace
 
 std::string trace_line(const Event& event, const TraceOptions& options) {
-  Json json;
+  Json json = Json::object();
   switch (event.kind) {
     case Event::Kind::start:
       json["event"] = "start";

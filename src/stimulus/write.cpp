@@ -435,7 +435,7 @@ std::string json_line(const Bundle& b) {
   Json memory = Json::array();
   for (const MemoryRange& range : b.memory) memory.push_back(memory_json(s.memory, range));
 
-  Json expected;
+  Json expected = Json::object();
   expected["fault"] = nullptr;
   if (b.outcome.fault) {
     const machine::Fault& f = *b.outcome.fault;

@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "agree.hpp"
+#include "bitcube/io/directory.hpp"
 #include "bitcube/io/file.hpp"
 #include "bitcube/io/sha256.hpp"
 #include "bitcube/verify/vectors.hpp"
@@ -354,19 +355,16 @@ Expected<void> check_batch(std::span<Source> sources, const ConformOptions& opti
 
 /// The vector files of a directory by name, and sidecars without their file, which are a loss that must show.
 Expected<std::vector<std::string>> files_of(const std::string& directory) {
+  const auto all = directory_names(directory);
+  if (!all) return all.error();
   std::vector<std::string> names;
-  std::error_code code;
-  for (fs::directory_iterator it(directory, code), end; !code && it != end; it.increment(code)) {
-    const std::string name = it->path().filename().string();
+  for (const std::string& name : *all) {
+    const std::string path = (fs::path(directory) / name).string();
     std::error_code ignored;
-    if (!it->is_regular_file(ignored) || (!name.ends_with(".csv") && !name.ends_with(".json"))) continue;
-    if (name.ends_with(kSidecarEnd)) {
-      const std::string file = it->path().string();
-      if (fs::exists(file.substr(0, file.size() - kSidecarEnd.size()), ignored)) continue;
-    }
-    names.push_back(it->path().string());
+    if (!fs::is_regular_file(path, ignored) || (!name.ends_with(".csv") && !name.ends_with(".json"))) continue;
+    if (name.ends_with(kSidecarEnd) && fs::exists(path.substr(0, path.size() - kSidecarEnd.size()), ignored)) continue;
+    names.push_back(path);
   }
-  if (code) return Error{fmt::format("{}: {}", directory, code.message())};
   if (names.empty()) return Error{fmt::format("{}: has no vector files (.csv, .json)", directory)};
   std::sort(names.begin(), names.end());
   return names;

@@ -1,5 +1,5 @@
 #include <fmt/format.h>
-#include <openssl/evp.h>
+#include <nettle/sha2.h>
 #include <sys/stat.h>
 
 #include <cstring>
@@ -14,8 +14,11 @@ namespace bitcube::test {
 namespace {
 
 std::string sha256_of(std::span<const std::byte> bytes) {
-  std::array<unsigned char, 32> digest{};
-  EVP_Digest(bytes.data(), bytes.size(), digest.data(), nullptr, EVP_sha256(), nullptr);
+  std::array<std::uint8_t, SHA256_DIGEST_SIZE> digest{};
+  sha256_ctx state;
+  sha256_init(&state);
+  sha256_update(&state, bytes.size(), reinterpret_cast<const std::uint8_t*>(bytes.data()));
+  sha256_digest(&state, digest.size(), digest.data());
   return fmt::format("{:02x}", fmt::join(digest, ""));
 }
 

@@ -156,14 +156,14 @@ TEST_F(Memory, WhatNeedsMoreSaysHowMuch) {
                       "64M is too little for the program itself; at least 96M"));
 }
 
-// ulimit -v. The program and its libraries take 100 MB or so of addresses.
+// ulimit -v. The program and its libraries take 30 MiB or so of addresses, and each thread 8 MiB or more.
 TEST_F(Memory, AddressesThatRunOut) {
   const std::string input = zeros(DType::kF32, {16 * 1024, 1024}, 60 * 1024);
   write_text(dir_ / "b.npy", npy_header(DType::kF32, std::vector<std::uint64_t>{1024, 1}) + std::string(4096, '\0'));
   const std::set<std::string> names = dir_.names();
   std::size_t refused = 0;
   std::size_t finished = 0;
-  for (const int mebibytes : {120, 180, 1024}) {
+  for (const int mebibytes : {40, 80, 1024}) {
     for (const Arguments& command :
          {Arguments{"quantize", input, "-f", "hif4", "--axis", "0"}, Arguments{"convert", input, "--to", "e4m3"},
           Arguments{"matmul", input, dir_ / "b.npy"}, Arguments{"postprocess", input}, Arguments{"diff", input, input},

@@ -450,8 +450,6 @@ TEST(Errors, Positions) {
   EXPECT_TRUE(refused(".expect memory 0xFFFFFFFFFFFFFFFE == bytes 01 02 03\n",
                       "p.s:1:16: 3 bytes from 0xFFFFFFFFFFFFFFFE on go beyond 2^64; at most 2 fit"));
   EXPECT_TRUE(Program::parse(".memory 0xFFFFFFFFFFFFFFFE zero 2\n", "p.s"));
-  EXPECT_TRUE(refused(".tile 1100 T#1 M16 FP16 1 1 mask=1000 1\n",
-                      "p.s:1:16: mask=1000 leaves out a PE that holds the Tile; it must name all of 1100"));
   EXPECT_TRUE(refused(".option wait_on_pending maybe\n", "p.s:1:25: expected on or off, found 'maybe'"));
   EXPECT_TRUE(refused(".option name_policy new\n", "p.s:1:21: expected relative or absolute, found 'new'"));
   EXPECT_TRUE(refused(".option scalar_pe 4\n", "p.s:1:19: 4 is not legal as a PE; legal: 0..3"));

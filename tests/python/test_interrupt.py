@@ -15,7 +15,7 @@ B = np.zeros((4000, 3000), np.float32)
 LANES = np.zeros(8_000_000, np.uint8)
 TENSOR = bitcube.quantize(X[:, :64], "nvfp4")
 
-CODES = bitcube.convert(np.arange(4_000_000, dtype=np.float32) / 4096, "e4m3")
+CODES, _ = bitcube.convert(np.arange(4_000_000, dtype=np.float32) / 4096, "e4m3")
 WRONG = CODES ^ (np.arange(CODES.size) % 3 == 0).astype(np.uint8)
 
 LONG = {

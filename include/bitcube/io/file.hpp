@@ -134,7 +134,7 @@ Expected<void> commit_all(std::span<OutputFile* const> files);
 /// For a program that ends without unwinding, on a signal: removes the files of this process that are unfinished and
 /// have a name, and holds off every commit as long as the result lives. A commit that has begun to put its files in
 /// place does so first.
-[[nodiscard]] std::unique_lock<std::mutex> abandon_outputs() noexcept;
+[[nodiscard]] std::unique_lock<std::recursive_mutex> abandon_outputs() noexcept;
 
 /// An error for a path at which something else than a file is, such as a named pipe, of which opening waits for a
 /// writer. What this process has open already (/dev/stdin) is none, nor is what is not there: opening says that.

@@ -11,7 +11,7 @@
 
 namespace bitcube {
 
-/// Takes bytes in pieces. A fault shows in the end: the cryptographic library may refuse to work.
+/// Takes bytes in pieces.
 class Sha256 {
  public:
   Sha256();
@@ -21,7 +21,7 @@ class Sha256 {
 
   void add(std::span<const std::byte> bytes) noexcept;
   void add(std::string_view text) noexcept { add(std::as_bytes(std::span(text))); }
-  /// 64 hexadecimal digits in lower case. Final.
+  /// 64 hexadecimal digits in lower case. Final: to take it again is an error.
   Expected<std::string> hex();
 
  private:
