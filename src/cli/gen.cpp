@@ -163,9 +163,11 @@ struct CoverageFile {
   }
 };
 
-/// The library names members of its options, the user knows --max-dim and --illegal.
+/// The library names members of its options, the user knows --max-dim and --illegal. What went wrong in the work itself
+/// begins with its name and is no option's fault.
 Error as_option(const Error& error) {
   std::string text = error.message;
+  if (text.starts_with("gen: ")) return error;
   if (text.starts_with("max_dim")) text[3] = '-';
   if (text.starts_with("rules")) text.replace(0, 5, "illegal");
   return Error{"--" + text};
@@ -291,7 +293,7 @@ Expected<Exit> run_elements(const ElementArguments& o, const Console& console, s
     options.execution = team_execution_of(console, o.threads, bar.callback());
     return write([&](std::string_view text) { return files[0].append(text); });
   }();
-  if (!report) return Error{"--" + report.error().message};
+  if (!report) return as_option(report.error());
   if (auto written = coverage->write(o, console, *report); !written) return written.error();
   if (auto done = commit(files, *coverage); !done) return done.error();
   if (auto told = summary(o, console, report->rows, "rows", clock.seconds()); !told) return told.error();

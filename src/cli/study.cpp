@@ -105,6 +105,7 @@ Expected<Exit> run(const Options& options, const Console& console) {
     how.execution.progress = bar.callback();
     return verify::study_gaussian(how);
   }();
+  if (!study && study.error().message.starts_with("study: ")) return study.error();  // not of an option
   if (!study) return Error{"--" + study.error().message};
   const auto printed = console.json() ? console.print_json(study_json(*study)) : console.print(study_text(*study));
   if (!printed) return printed.error();

@@ -16,6 +16,7 @@
 #include "bitcube/io/sha256.hpp"
 #include "bitcube/verify/vectors.hpp"
 #include "forms.hpp"
+#include "guarded.hpp"
 
 namespace bitcube::verify {
 namespace {
@@ -442,13 +443,7 @@ std::size_t ConformReport::errors() const noexcept {
 }
 
 Expected<ConformReport> conform(std::span<const std::string> paths, const ConformOptions& options) {
-  try {
-    return check_all(paths, options);
-  } catch (const std::bad_alloc&) {
-    return Error{"conform: no memory"};
-  } catch (const std::exception& failure) {
-    return Error{fmt::format("conform: {}", failure.what())};
-  }
+  return guarded("conform", [&] { return check_all(paths, options); });
 }
 
 }  // namespace bitcube::verify

@@ -6,10 +6,10 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
-#include <exception>
 
 #include "bitcube/quantize/hif4.hpp"
 #include "bitcube/quantize/mx.hpp"
+#include "guarded.hpp"
 #include "operands.hpp"
 
 namespace bitcube::verify {
@@ -368,13 +368,7 @@ Expected<Study> study_gaussian(const StudyOptions& options) {
     return Error{fmt::format("samples: {} is no multiple of {} from {} to {}: rows have {} lanes", options.samples,
                              study_row, study_row, most, study_row)};
   }
-  try {
-    return run(options);
-  } catch (const std::bad_alloc&) {
-    return Error{fmt::format("study: no memory for {} samples", options.samples)};
-  } catch (const std::exception& failure) {
-    return Error{fmt::format("study: {}", failure.what())};
-  }
+  return guarded("study", [&]() -> Expected<Study> { return run(options); });
 }
 
 }  // namespace bitcube::verify

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -13,6 +12,7 @@
 #include "bitcube/version.hpp"
 #include "forms.hpp"
 #include "generate.hpp"
+#include "guarded.hpp"
 
 namespace bitcube::verify {
 namespace {
@@ -113,18 +113,6 @@ Expected<uint64> generate(const VectorOptions& options, const TextSink& sink) {
   }
   if (auto written = sink(text); !written) return written.error();
   return rows;
-}
-
-/// Results of the library's own calls, never its exceptions.
-template <typename Work>
-auto guarded(const Work& work) -> decltype(work()) {
-  try {
-    return work();
-  } catch (const std::bad_alloc&) {
-    return Error{"vectors: no memory"};
-  } catch (const std::exception& failure) {
-    return Error{fmt::format("vectors: {}", failure.what())};
-  }
 }
 
 Expected<VectorMetadata> write(const std::string& path, const VectorOptions& options) {
@@ -235,11 +223,11 @@ std::string sidecar_path(const std::string& file) {
 
 Expected<uint64> generate_vectors(const VectorOptions& options, const TextSink& sink) {
   if (auto ok = check_vector_options(options); !ok) return ok.error();
-  return guarded([&]() -> Expected<uint64> { return generate(options, sink); });
+  return guarded("vectors", [&]() -> Expected<uint64> { return generate(options, sink); });
 }
 
 Expected<VectorMetadata> write_vectors(const std::string& file, const VectorOptions& options) {
-  return guarded([&]() -> Expected<VectorMetadata> { return write(file, options); });
+  return guarded("vectors", [&]() -> Expected<VectorMetadata> { return write(file, options); });
 }
 
 }  // namespace bitcube::verify
