@@ -164,10 +164,10 @@ struct CoverageFile {
 };
 
 /// The library names members of its options, the user knows --max-dim and --illegal. What went wrong in the work itself
-/// begins with its name and is no option's fault.
+/// begins with its name, or with the rank that it happened to, and is no option's fault.
 Error as_option(const Error& error) {
   std::string text = error.message;
-  if (text.starts_with("gen: ")) return error;
+  if (text.starts_with("gen: ") || text.starts_with("rank ")) return error;
   if (text.starts_with("max_dim")) text[3] = '-';
   if (text.starts_with("rules")) text.replace(0, 5, "illegal");
   return Error{"--" + text};
@@ -288,13 +288,18 @@ Expected<Exit> run_elements(const ElementArguments& o, const Console& console, s
   auto coverage = CoverageFile::open(o, console);
   if (!coverage) return coverage.error();
   const Stopwatch clock;
+  bool written = true;
   const Expected<stimulus::ElementReport> report = [&] {
     ProgressBar bar("gen");
     options.execution = team_execution_of(console, o.threads, bar.callback());
-    return write([&](std::string_view text) { return files[0].append(text); });
+    return write([&](std::string_view text) {
+      auto appended = files[0].append(text);
+      written = static_cast<bool>(appended);
+      return appended;
+    });
   }();
-  if (!report) return as_option(report.error());
-  if (auto written = coverage->write(o, console, *report); !written) return written.error();
+  if (!report) return written ? as_option(report.error()) : report.error();
+  if (auto covered = coverage->write(o, console, *report); !covered) return covered.error();
   if (auto done = commit(files, *coverage); !done) return done.error();
   if (auto told = summary(o, console, report->rows, "rows", clock.seconds()); !told) return told.error();
   return Exit::success;
