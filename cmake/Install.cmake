@@ -1,4 +1,4 @@
-# What `cmake --install` and the Debian packages hold, by component: tools, lib, dev, python.
+# What `cmake --install` and the Debian packages hold, by component: tools, lib, dev, mpi, python.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
@@ -34,6 +34,17 @@ install(DIRECTORY ${shell_dir}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONEN
 install(FILES ${shell_dir}/bitcube.bash RENAME bitcube
         DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT tools)
 install(FILES ${shell_dir}/_bitcube DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions COMPONENT tools)
+
+if(BITCUBE_MPI)
+  install(TARGETS bitcube_mpi_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT mpi)
+  set(mpi_dir ${PROJECT_BINARY_DIR}/shell-mpi)
+  add_custom_command(OUTPUT ${mpi_dir}/made
+                     COMMAND ${PROJECT_SOURCE_DIR}/tools/shell-files $<TARGET_FILE:bitcube_mpi_program> ${mpi_dir}
+                     COMMAND ${CMAKE_COMMAND} -E touch ${mpi_dir}/made
+                     DEPENDS bitcube_mpi_program tools/shell-files VERBATIM)
+  add_custom_target(bitcube_mpi_shell_files ALL DEPENDS ${mpi_dir}/made)
+  install(DIRECTORY ${mpi_dir}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT mpi)
+endif()
 
 if(BITCUBE_PYTHON)
   # The package is the same for every Python of a Debian release, whose modules lie here.
@@ -82,6 +93,12 @@ if(BITCUBE_PYTHON)
   set(CPACK_DEBIAN_PYTHON_PACKAGE_NAME python3-bitcube)
   set(CPACK_DEBIAN_PYTHON_PACKAGE_DEPENDS "python3, python3-numpy")
   set(CPACK_COMPONENT_PYTHON_DESCRIPTION "Bit-exact model of the PTO CUBE matrix unit: for Python\n The package bitcube for NumPy arrays.")
+endif()
+if(BITCUBE_MPI)
+  list(APPEND CPACK_COMPONENTS_ALL mpi)
+  set(CPACK_DEBIAN_MPI_PACKAGE_NAME bitcube-mpi)
+  set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "openmpi-bin")
+  set(CPACK_COMPONENT_MPI_DESCRIPTION "Bit-exact model of the PTO CUBE matrix unit: for many machines\n The command bitcube-mpi shares quantising, products, conformance checks and stimulus\n among the ranks of an MPI job.")
 endif()
 foreach(component IN LISTS CPACK_COMPONENTS_ALL)
   string(TOUPPER ${component} upper)

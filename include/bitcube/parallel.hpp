@@ -6,6 +6,8 @@
 #include <functional>
 #include <stop_token>
 
+#include "bitcube/team.hpp"
+
 namespace bitcube {
 
 /// Called from any thread with the work done and the whole work, in the same unit; calls may come out of order.
@@ -17,10 +19,16 @@ struct Execution {
   Progress progress{};       // may be empty; called from any thread
   bool reference = false;    // the scalar definitions instead of the SIMD kernels
   std::stop_token cancel{};  // once a stop is requested the call fails soon, with an Error that ends in "cancelled"
+  Team* team = nullptr;      // with which processes, for functions that say so; nullptr: alone
 
-  /// The same for a part of the work that is too short to report.
+  /// The same for a part of the work that is too short to report, and that this process does alone.
   Execution quiet() const { return {.threads = threads, .reference = reference, .cancel = cancel}; }
 };
+
+/// The team of an execution.
+inline Team& team_of(const Execution& execution) noexcept {
+  return execution.team != nullptr ? *execution.team : solo_team();
+}
 
 /// How parallel_for() ends a work that was cancelled. The functions of the library turn it into an Error.
 struct Cancelled : std::exception {

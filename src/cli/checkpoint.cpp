@@ -181,7 +181,7 @@ Expected<Exit> quantize_checkpoint(const QuantizeArguments& arguments, const Con
   const auto source_type = resolve_source_type(arguments);
   if (!source_type) return source_type.error();
   ProgressBar bar("quantize");
-  quantize->execution = execution_of(arguments.threads, bar.callback());
+  quantize->execution = team_execution_of(console, arguments.threads, bar.callback());
   stream::CheckpointOptions options{.quantize = *quantize,
                                     .axis = arguments.axis,
                                     .source_type = *source_type,

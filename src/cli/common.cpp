@@ -63,6 +63,7 @@ bool starts_with_ignoring_case(std::string_view text, std::string_view start) {
 }  // namespace
 
 Expected<void> Console::print(std::string_view text) const {
+  if (!team_.leads()) return {};
   if (const int code = write_all(STDOUT_FILENO, text); code != 0) {
     return Error{fmt::format("standard output: {}", std::generic_category().message(code))};
   }
@@ -75,17 +76,20 @@ Expected<void> Console::print_json(const Json& json) const {
 
 void Console::message(std::string_view kind, std::string_view text) const noexcept {
   // Where standard error fails as well, nothing is left that could be told.
+  if (!team_.leads()) return;
   try {
-    (void)write_all(STDERR_FILENO, json_ ? dump(Json{{kind, text}}, -1) : fmt::format("bitcube: {}: {}\n", kind, text));
+    (void)write_all(STDERR_FILENO,
+                    json_ ? dump(Json{{kind, text}}, -1) : fmt::format("{}: {}: {}\n", program_, kind, text));
   } catch (const std::exception&) {
     out_of_memory();
   }
 }
 
 void Console::out_of_memory() const noexcept {
+  if (!json_) (void)write_all(STDERR_FILENO, program_);
   (void)write_all(STDERR_FILENO, json_ ? R"({"error":"not enough memory"})"
                                          "\n"
-                                       : "bitcube: error: not enough memory\n");
+                                       : ": error: not enough memory\n");
 }
 
 void add_json(CLI::App& command) {
@@ -94,6 +98,12 @@ void add_json(CLI::App& command) {
 
 Execution execution_of(unsigned threads, Progress progress) {
   return {.threads = threads, .progress = std::move(progress), .cancel = interruption()};
+}
+
+Execution team_execution_of(const Console& console, unsigned threads, Progress progress) {
+  Execution execution = execution_of(threads, std::move(progress));
+  execution.team = &console.team();
+  return execution;
 }
 
 namespace {
@@ -321,7 +331,8 @@ std::uint64_t file_bytes(const std::string& text) {
   return ignored ? 0 : size;
 }
 
-Expected<OutputFile> create_output(const std::string& path, std::span<const std::string> inputs) {
+Expected<OutputFile> create_output(const std::string& path, std::span<const std::string> inputs, const Team& team) {
+  if (!team.leads()) return OutputFile::create("/dev/null");
   if (auto ok = check_output(path, inputs); !ok) return ok.error();
   return OutputFile::create(path);
 }

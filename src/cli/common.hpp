@@ -43,11 +43,14 @@ using Action = std::function<Expected<Exit>()>;
 /// Where messages and results go. With --json each message is an object on a line of its own, such as {"error": "…"}.
 class Console {
  public:
-  explicit Console(bool json) noexcept : json_(json) {}
+  explicit Console(bool json, Team& team = solo_team(), std::string_view program = "bitcube") noexcept
+      : json_(json), team_(team), program_(program) {}
 
   bool json() const noexcept { return json_; }
+  /// The processes that do this command together. The console of all but rank 0 is silent.
+  Team& team() const noexcept { return team_; }
   void error(std::string_view text) const noexcept { message("error", text); }
-  /// The error where not even its text can be put together: allocates nothing.
+  /// The error where not even its text can be put together: allocates nothing. Any rank tells it, as it then ends.
   void out_of_memory() const noexcept;
   void warning(std::string_view text) const noexcept { message("warning", text); }
   void note(std::string_view text) const noexcept { message("note", text); }
@@ -60,16 +63,20 @@ class Console {
   void message(std::string_view kind, std::string_view text) const noexcept;
 
   bool json_;
+  Team& team_;
+  std::string_view program_;
 };
 
 // ---- Options
 
-/// --json, which main() has seen already.
+/// --json, which run_program() has seen already.
 void add_json(CLI::App& command);
 /// --threads and --max-memory.
 void add_limits(CLI::App& command, unsigned& threads);
 /// How a command does its work: it stops on Ctrl-C.
 Execution execution_of(unsigned threads, Progress progress = {});
+/// The same, by all processes of console.team().
+Execution team_execution_of(const Console& console, unsigned threads, Progress progress = {});
 /// The error of a command that would take more bytes than --max-memory allows; `what` names it with its sizes. What the
 /// program takes by itself is added here.
 Expected<void> check_memory(std::string_view what, std::uint64_t bytes);
@@ -137,8 +144,9 @@ Expected<void> check_output(const std::string& path, std::span<const std::string
 void note_bf16(const Console& console, const Format& format);
 /// Bytes of a regular file, which may be FILE:DTYPE:SHAPE; 0 of anything else.
 std::uint64_t file_bytes(const std::string& text);
-/// Starts an output file that passes check_output().
-Expected<OutputFile> create_output(const std::string& path, std::span<const std::string> inputs);
+/// Starts an output file that passes check_output(). Of a team only rank 0 has one; what others write is lost.
+Expected<OutputFile> create_output(const std::string& path, std::span<const std::string> inputs,
+                                   const Team& team = solo_team());
 
 // ---- Time
 

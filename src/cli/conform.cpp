@@ -122,7 +122,7 @@ Json report_json(const ConformReport& report) {
 }
 
 Expected<Exit> run(const Options& options, const Console& console) {
-  verify::ConformOptions how{.first = options.first, .execution = execution_of(options.threads)};
+  verify::ConformOptions how{.first = options.first, .execution = team_execution_of(console, options.threads)};
   if (!options.profile.empty()) {
     const auto profile = look_up("--profile", options.profile, conversion_profiles, find_conversion_profile);
     if (!profile) return profile.error();

@@ -150,7 +150,7 @@ struct CoverageFile {
     CoverageFile out;
     out.json = console.json() || options.coverage.ends_with(".json");
     if (options.coverage.empty() || options.coverage == "-") return out;
-    auto file = create_output(options.coverage, {});
+    auto file = create_output(options.coverage, {}, console.team());
     if (!file) return file.error();
     out.file = std::move(*file);
     return out;
@@ -164,10 +164,10 @@ struct CoverageFile {
 };
 
 /// The library names members of its options, the user knows --max-dim and --illegal. What went wrong in the work itself
-/// begins with its name and is no option's fault.
+/// begins with its name, or with the rank that it happened to, and is no option's fault.
 Error as_option(const Error& error) {
   std::string text = error.message;
-  if (text.starts_with("gen: ")) return error;
+  if (text.starts_with("gen: ") || text.starts_with("rank ")) return error;
   if (text.starts_with("max_dim")) text[3] = '-';
   if (text.starts_with("rules")) text.replace(0, 5, "illegal");
   return Error{"--" + text};
@@ -210,7 +210,7 @@ Expected<Exit> run_bundles(const BundleArguments& o, const Console& console) {
   if (auto ok = check_output(o.output, {}); !ok) return ok.error();
   std::vector<OutputFile> files;
   for (const std::string_view suffix : (*format)->suffixes) {
-    auto file = create_output(o.output + std::string(suffix), {});
+    auto file = create_output(o.output + std::string(suffix), {}, console.team());
     if (!file) return file.error();
     files.push_back(std::move(*file));
   }
@@ -221,7 +221,7 @@ Expected<Exit> run_bundles(const BundleArguments& o, const Console& console) {
     ProgressBar bar("gen");
     return stimulus::write_bundles(
         *generator, (*format)->format,
-        {.first = o.first, .count = o.count, .execution = execution_of(o.threads, bar.callback())},
+        {.first = o.first, .count = o.count, .execution = team_execution_of(console, o.threads, bar.callback())},
         [&](std::size_t file, std::string_view text) { return files[file].append(text); });
   }();
   if (!covered) return covered.error();
@@ -282,19 +282,24 @@ template <typename Write>
 Expected<Exit> run_elements(const ElementArguments& o, const Console& console, stimulus::ElementOptions& options,
                             const Write& write) {
   std::vector<OutputFile> files;
-  auto file = create_output(o.output, {});
+  auto file = create_output(o.output, {}, console.team());
   if (!file) return file.error();
   files.push_back(std::move(*file));
   auto coverage = CoverageFile::open(o, console);
   if (!coverage) return coverage.error();
   const Stopwatch clock;
+  bool written = true;
   const Expected<stimulus::ElementReport> report = [&] {
     ProgressBar bar("gen");
-    options.execution = execution_of(o.threads, bar.callback());
-    return write([&](std::string_view text) { return files[0].append(text); });
+    options.execution = team_execution_of(console, o.threads, bar.callback());
+    return write([&](std::string_view text) {
+      auto appended = files[0].append(text);
+      written = static_cast<bool>(appended);
+      return appended;
+    });
   }();
-  if (!report) return as_option(report.error());
-  if (auto written = coverage->write(o, console, *report); !written) return written.error();
+  if (!report) return written ? as_option(report.error()) : report.error();
+  if (auto covered = coverage->write(o, console, *report); !covered) return covered.error();
   if (auto done = commit(files, *coverage); !done) return done.error();
   if (auto told = summary(o, console, report->rows, "rows", clock.seconds()); !told) return told.error();
   return Exit::success;

@@ -23,6 +23,10 @@ constexpr std::array<Signal, 3> signals{{{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"
 constexpr std::chrono::milliseconds patience(500);
 
 std::atomic<int> received{0};
+std::atomic<bool> told{false};
+
+sigset_t awaited;           // by watch_signals()
+sigset_t blocked_at_first;  // before block_signals()
 
 /// Never destroyed: the thread that waits lives until the program ends.
 std::stop_source& stop() {
@@ -49,32 +53,33 @@ void wait(sigset_t set, const Console& console) {
   std::this_thread::sleep_for(patience);
   const auto lock = abandon_outputs();
   for (const Signal& signal : signals) {
-    if (signal.number == number) console.error(fmt::format("stopped by {}", signal.name));
+    if (signal.number == number && !told.load()) console.error(fmt::format("stopped by {}", signal.name));
   }
   raise_again(number);
 }
 
 }  // namespace
 
-void watch_signals(const Console& console) {
-  (void)stop();
-  sigset_t set;
-  sigemptyset(&set);
+void block_signals() {
+  sigemptyset(&awaited);
   for (const Signal& signal : signals) {
     struct sigaction action {};
     // Whoever ignores a signal (nohup) means its children as well.
     if (::sigaction(signal.number, nullptr, &action) == 0 && action.sa_handler != SIG_IGN) {
-      sigaddset(&set, signal.number);
+      sigaddset(&awaited, signal.number);
     }
   }
-  sigset_t before;
-  ::pthread_sigmask(SIG_BLOCK, &set, &before);
+  ::pthread_sigmask(SIG_BLOCK, &awaited, &blocked_at_first);
+}
+
+void watch_signals(const Console& console) {
+  (void)stop();
   try {
-    std::thread(wait, set, std::cref(console)).detach();
+    std::thread(wait, awaited, std::cref(console)).detach();
   } catch (const std::system_error&) {
     // Without it they end the program at once, which leaves nothing behind either where files have no name until they
     // are complete.
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    ::pthread_sigmask(SIG_SETMASK, &blocked_at_first, nullptr);
   }
 }
 
@@ -83,6 +88,7 @@ std::stop_token interruption() {
 }
 
 void end_by_signal() {
+  told.store(true);
   const int number = received.load();
   if (number != 0) raise_again(number);
 }

@@ -2,7 +2,7 @@
 #include <limits>
 #include <utility>
 
-#include "bitcube/cube/matmul.hpp"
+#include "bitcube/cube/team.hpp"
 #include "commands.hpp"
 #include "postprocess_run.hpp"
 #include "product_arguments.hpp"
@@ -17,13 +17,16 @@ struct Options {
   unsigned threads = 0;
 };
 
-/// All that is there at the end: operands, C, accumulators, D and the workspace (docs/performance.md).
-Expected<void> check_product_memory(const Options& options, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
+/// All that is there at the end: operands, C, accumulators, D and the workspace (docs/performance.md). Of a team each
+/// has accumulators and D of its rows; rank 0 has D of all twice, as it comes and as it is written.
+Expected<void> check_product_memory(const Options& options, std::uint64_t m, std::uint64_t n, std::uint64_t k,
+                                    const Team& team) {
   std::uint64_t elements = 0;  // 4 bytes each for the accumulators and at most 4 for D
   std::uint64_t results = 0;
   if (__builtin_mul_overflow(m, n, &elements) || __builtin_mul_overflow(elements, std::uint64_t{8}, &results)) {
-    results = std::numeric_limits<std::uint64_t>::max() / 2;
+    results = std::numeric_limits<std::uint64_t>::max() / 4;
   }
+  if (team.size() > 1) results = results / team.size() + (team.leads() ? results : 0);
   constexpr std::uint64_t kWorkspace = std::uint64_t{16} << 20;
   return check_memory(fmt::format("matmul with M = {}, N = {}, K = {}", m, n, k),
                       options.product.bytes() + results + kWorkspace);
@@ -37,7 +40,7 @@ Expected<Exit> run(const Options& options, const Console& console) {
   const Format& accumulator = input->accumulator();
   const OperandFile& a = input->a();
   const OperandFile& b = input->b();
-  if (auto fits = check_product_memory(options, rows, cols, a.operand().k); !fits) return fits.error();
+  if (auto fits = check_product_memory(options, rows, cols, a.operand().k, console.team()); !fits) return fits.error();
   auto finish = PostprocessRun::prepare(options.postprocess, options.output, options.product.inputs(), accumulator,
                                         rows, cols, console);
   if (!finish) return finish.error();
@@ -45,10 +48,13 @@ Expected<Exit> run(const Options& options, const Console& console) {
   const Stopwatch clock;
   ProgressBar bar("matmul");
   MatmulOptions product = input->options();
-  product.execution = execution_of(options.threads, bar.callback());
-  const auto accumulators = matmul(a.operand(), b.operand(), product);
-  if (!accumulators) return accumulators.error();
-  if (auto done = finish->run(*accumulators, execution_of(options.threads)); !done) return done.error();
+  product.execution = team_execution_of(console, options.threads, bar.callback());
+  PostprocessOptions then = finish->options();
+  then.execution = execution_of(options.threads);
+  auto result = matmul_postprocess(a.operand(), b.operand(), product, then);
+  if (!result) return result.error();
+  if (!console.team().leads()) return Exit::success;
+  if (auto done = finish->take(std::move(*result)); !done) return done.error();
   const double seconds = clock.seconds();
 
   Json json{{"m", rows}, {"n", cols}, {"k", a.operand().k}, {"a", a.json()}, {"b", b.json()}};

@@ -23,9 +23,11 @@ Expected<Exit> run(const Options& options, const Console& console) {
   if (!finish) return finish.error();
   const Stopwatch clock;
   ProgressBar bar("postprocess");
-  if (auto done = finish->run(*accumulators, execution_of(options.threads, bar.callback())); !done) {
-    return done.error();
-  }
+  PostprocessOptions how = finish->options();
+  how.execution = execution_of(options.threads, bar.callback());
+  auto result = postprocess(*accumulators, how);
+  if (!result) return result.error();
+  if (auto done = finish->take(std::move(*result)); !done) return done.error();
   const double seconds = clock.seconds();
 
   const std::array<uint64, 2> shape{accumulators->rows, accumulators->cols};

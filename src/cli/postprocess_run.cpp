@@ -26,7 +26,7 @@ Expected<PostprocessRun> PostprocessRun::prepare(const PostprocessArguments& arg
   for (const std::string& path : arguments.inputs()) inputs.push_back(path);
   for (File& file : out.files_) {
     if (file.path.empty()) continue;
-    auto created = create_output(file.path, inputs);
+    auto created = create_output(file.path, inputs, console.team());
     if (!created) return created.error();
     file.file = std::move(*created);
     inputs.push_back(file.path);  // two results in one file would lose one
@@ -41,13 +41,8 @@ Expected<void> PostprocessRun::fill(File& file, DType dtype, std::span<const std
   return file.file ? write_array(*file.file, dtype, file.shape, payload) : Expected<void>();
 }
 
-Expected<void> PostprocessRun::run(const Accumulators& accumulators, const Execution& execution) {
-  PostprocessOptions options = resolved_.options();
-  options.execution = execution;
-  auto result = postprocess(accumulators, options);
-  if (!result) return result.error();
-  result_ = std::move(*result);
-
+Expected<void> PostprocessRun::take(Postprocessed result) {
+  result_ = std::move(result);
   // Another copy of D only where the file has another form than the result.
   std::vector<std::uint8_t> other;
   const bool extended = result_.format->type == DataType::s4x2 && !packed_;

@@ -15,8 +15,10 @@ class PostprocessRun {
                                           std::vector<std::string> inputs, const Format& accumulator, std::size_t rows,
                                           std::size_t cols, const Console& console);
 
-  /// Computes D and the reductions, and fills the files.
-  Expected<void> run(const Accumulators& accumulators, const Execution& execution);
+  /// What was asked for. Refers to this object.
+  PostprocessOptions options() const { return resolved_.options(); }
+  /// Fills the files with the result.
+  Expected<void> take(Postprocessed result);
 
   /// Prints what went in, D and the time, as text or as JSON; then all files appear, or none. `json`, `sides` and
   /// `facts` say what the caller knows of the inputs.

@@ -131,7 +131,7 @@ Expected<Exit> run(Options options, const Console& console) {
   if (!array) return array.error();
   const auto axis = resolve_axis(options.axis, array->shape);
   if (!axis) return axis.error();
-  auto output = create_output(options.output, {&options.input, 1});
+  auto output = create_output(options.output, {&options.input, 1}, console.team());
   if (!output) return output.error();
   const auto input = describe_input(*array, options);
   if (!input) return input.error();
@@ -149,7 +149,7 @@ Expected<Exit> run(Options options, const Console& console) {
 
   const Stopwatch clock;
   ProgressBar bar("quantize");
-  quantize_options->execution = execution_of(options.threads, bar.callback());
+  quantize_options->execution = team_execution_of(console, options.threads, bar.callback());
   const auto result = stream::quantize(input->source, *axis, *quantize_options, options.name, *output,
                                        goldens ? &*goldens : nullptr, window_size());
   if (!result) return result.error();

@@ -29,15 +29,26 @@ Error system_error(const fs::path& path, int code) {
   return Error{fmt::format("{}: {}", path.string(), std::generic_category().message(code))};
 }
 
-/// Names of the files: their numbers and an ending. Nothing else in such a directory is ours.
+/// Names of the files: their numbers and an ending; and of the journals of members. Nothing else in such a directory is
+/// ours.
 std::string file_name(std::size_t number) {
   return fmt::format("{}.data", number);
 }
+std::string member_name(std::size_t number) {
+  return fmt::format("{}.journal", number);
+}
 
-bool is_file_name(std::string_view name) {
+/// Whether `name_of` gives this name to a number.
+bool is_numbered(std::string_view name, std::string (*name_of)(std::size_t)) {
   std::size_t number = 0;
   const auto parsed = std::from_chars(name.data(), name.data() + name.size(), number);
-  return parsed.ec == std::errc() && name == file_name(number);
+  return parsed.ec == std::errc() && name == name_of(number);
+}
+bool is_file_name(std::string_view name) {
+  return is_numbered(name, file_name);
+}
+bool is_member_name(std::string_view name) {
+  return is_numbered(name, member_name);
 }
 
 int write_all(int fd, std::span<const std::byte> bytes, std::uint64_t offset) {
@@ -87,6 +98,7 @@ struct WorkDirectory::Impl {
   bool is_new = false;  // made here, and not in use yet
   int journal_fd = -1;
   std::string journal;
+  std::vector<std::string> members;  // their journals
   std::uint64_t journal_size = 0;
   std::map<std::size_t, int> files;  // that are open
   std::set<std::size_t> made;        // by this run
@@ -122,17 +134,21 @@ struct WorkDirectory::Impl {
 
   Expected<std::vector<std::string>> names() const { return directory_names(path); }
 
-  Expected<void> remove_files() {
-    close_files();
+  Expected<void> remove_all(bool (*chosen)(std::string_view)) {
     const auto all = names();
-    if (!all) {  // at least those of this run, which are all where the directory was new
-      for (const std::size_t number : made) ::unlink(file(number).c_str());
-      return all.error();
-    }
+    if (!all) return all.error();
     for (const std::string& name : *all) {
-      if (is_file_name(name) && ::unlink((path / name).c_str()) != 0) return system_error(path / name, errno);
+      if (chosen(name) && ::unlink((path / name).c_str()) != 0) return system_error(path / name, errno);
     }
     return {};
+  }
+  Expected<void> remove_files() {
+    close_files();
+    auto removed = remove_all(is_file_name);
+    if (!removed) {  // at least those of this run, which are all where the directory was new
+      for (const std::size_t number : made) ::unlink(file(number).c_str());
+    }
+    return removed;
   }
 
   Expected<void> append(std::string_view line) {
@@ -142,9 +158,8 @@ struct WorkDirectory::Impl {
     return {};
   }
 
-  /// Opens and locks the journal; false if another process has removed it meanwhile.
-  Expected<bool> lock() {
-    const fs::path name = path / kJournal;
+  /// Opens and locks a journal; false if another process has removed it meanwhile.
+  Expected<bool> lock(const fs::path& name) {
     journal_fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (journal_fd < 0) {
       if (errno == ENOENT) return false;
@@ -162,6 +177,22 @@ struct WorkDirectory::Impl {
     if (status.st_nlink != 0) return true;
     ::close(std::exchange(journal_fd, -1));
     return false;
+  }
+
+  /// Reads what members have left. None of them may be alive.
+  Expected<void> read_members() {
+    const auto all = names();
+    if (!all) return all.error();
+    for (const std::string& name : *all) {
+      if (!is_member_name(name)) continue;
+      Impl member;
+      member.path = path;
+      const auto locked = member.lock(path / name);
+      if (!locked) return locked.error();
+      if (auto read = member.read_journal(); !read) return read;
+      members.push_back(std::move(member.journal));
+    }
+    return {};
   }
 
   Expected<void> read_journal() {
@@ -211,20 +242,41 @@ Expected<WorkDirectory> WorkDirectory::open(const fs::path& path) {
       if (::access(path.c_str(), F_OK) != 0) continue;
       return names.error();
     }
-    const auto strange =
-        std::ranges::find_if(*names, [](const std::string& name) { return name != kJournal && !is_file_name(name); });
+    const auto strange = std::ranges::find_if(*names, [](const std::string& name) {
+      return name != kJournal && !is_file_name(name) && !is_member_name(name);
+    });
     if (strange != names->end()) {
       return Error{fmt::format("{}: this directory is for unfinished output, but holds {}; remove it or rename it",
                                path.string(), *strange)};
     }
-    const auto locked = impl->lock();
+    const auto locked = impl->lock(path / kJournal);
     if (!locked) return locked.error();
     if (!*locked) continue;
     if (auto read = impl->read_journal(); !read) return read.error();
+    if (auto read = impl->read_members(); !read) return read.error();
     impl->is_new = false;
     return WorkDirectory(std::move(impl));
   }
   return Error{fmt::format("{}: other processes make and remove it all the time", path.string())};
+}
+
+Expected<WorkDirectory> WorkDirectory::join(const fs::path& path, std::size_t member) {
+  auto impl = std::make_unique<Impl>();
+  impl->path = path;
+  const auto locked = impl->lock(path / member_name(member));
+  if (!locked) return locked.error();
+  if (!*locked) return system_error(path, ENOENT);
+  if (::ftruncate(impl->journal_fd, 0) != 0) return impl->fail(errno);
+  return WorkDirectory(std::move(impl));
+}
+
+const std::vector<std::string>& WorkDirectory::member_journals() const noexcept {
+  return impl_->members;
+}
+
+Expected<void> WorkDirectory::forget_members() {
+  impl_->members.clear();
+  return impl_->remove_all(is_member_name);
 }
 
 const fs::path& WorkDirectory::path() const noexcept {
@@ -241,6 +293,7 @@ const std::string& WorkDirectory::journal() const noexcept {
 
 Expected<void> WorkDirectory::restart(std::string_view line) {
   // The lines go first: without them the files mean nothing.
+  if (auto forgotten = forget_members(); !forgotten) return forgotten;
   if (::ftruncate(impl_->journal_fd, 0) != 0) return impl_->fail(errno);
   impl_->journal_size = 0;
   impl_->journal.clear();
@@ -322,7 +375,8 @@ Expected<void> WorkDirectory::move_file(std::size_t number, const fs::path& targ
 
 Expected<void> WorkDirectory::remove() {
   // Without a list of its files the directory can still be one that has no more of them.
-  const auto removed = impl_->remove_files();
+  auto removed = impl_->remove_files();
+  if (auto forgotten = forget_members(); removed && !forgotten) removed = std::move(forgotten);
   const fs::path journal = impl_->path / kJournal;
   if (::unlink(journal.c_str()) != 0) return system_error(journal, errno);
   if (::rmdir(impl_->path.c_str()) != 0) return removed ? Expected<void>(impl_->fail(errno)) : removed;

@@ -6,10 +6,12 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "guarded.hpp"
@@ -23,7 +25,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "words are loaded as they lie in memory");
 
-constexpr uint64 kBlock = 512;  // groups that one thread takes at a time; their statistics are summed together
+constexpr uint64 kBlock = ErrorMeter::kBlock;  // groups that one thread takes at a time
 
 uint64 blocks_of(uint64 groups) noexcept {
   return groups / kBlock + (groups % kBlock != 0 ? 1 : 0);
@@ -809,7 +811,7 @@ Expected<void> ErrorMeter::add(std::span<const std::byte> original, const Quanti
     add_groups(original, part, *g, 0, head, open_);
     groups_ += head;
     if (groups_ == kBlock) {
-      total_.add(std::exchange(open_, {}));
+      close(std::exchange(open_, {}));
       groups_ = 0;
     }
     const uint64 rest = g->groups - head;
@@ -824,13 +826,56 @@ Expected<void> ErrorMeter::add(std::span<const std::byte> original, const Quanti
       groups_ = rest % kBlock;
       blocks.pop_back();
     }
-    for (const ErrorSums& sums : blocks) total_.add(sums);  // in order, whatever thread made which
+    for (const ErrorSums& sums : blocks) close(sums);  // in order, whatever thread made which
     return {};
   });
 }
 
+void ErrorMeter::close(const ErrorSums& block) {
+  if (keeps_) {
+    blocks_.push_back(block);
+  } else {
+    total_.add(block);
+  }
+}
+
+void ErrorMeter::append(const ErrorMeter& next) noexcept {
+  for (const ErrorSums& block : next.blocks_) total_.add(block);
+  open_ = next.open_;
+  groups_ = next.groups_;
+  lanes_ += next.lanes_;
+}
+
+std::string ErrorMeter::state() const {
+  static_assert(std::is_trivially_copyable_v<ErrorSums>);
+  std::string out;
+  const auto put = [&](const auto& value) { out.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  put(lanes_);
+  put(groups_);
+  put(open_);
+  for (const ErrorSums& block : blocks_) put(block);
+  return out;
+}
+
+Expected<ErrorMeter> ErrorMeter::from_state(std::string_view state) {
+  ErrorMeter out(true);
+  constexpr std::size_t head = 2 * sizeof(uint64) + sizeof(ErrorSums);
+  if (state.size() < head || (state.size() - head) % sizeof(ErrorSums) != 0) return Error{"not the state of a meter"};
+  const auto take = [&](auto& value) {
+    std::memcpy(&value, state.data(), sizeof value);
+    state.remove_prefix(sizeof value);
+  };
+  take(out.lanes_);
+  take(out.groups_);
+  take(out.open_);
+  out.blocks_.resize(state.size() / sizeof(ErrorSums));
+  for (ErrorSums& block : out.blocks_) take(block);
+  return out;
+}
+
 ErrorReport ErrorMeter::report() const noexcept {
   ErrorSums total = total_;
+  for (const ErrorSums& block : blocks_) total.add(block);
   if (groups_ != 0) total.add(open_);
   ErrorReport report{.lanes = lanes_, .non_finite = total.non_finite, .non_zero = total.non_zero};
   const uint64 finite = report.lanes - report.non_finite;

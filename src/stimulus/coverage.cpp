@@ -437,6 +437,19 @@ void Coverage::merge(const Coverage& other) {
   undeclared_ += other.undeclared_;
 }
 
+std::vector<uint64> Coverage::state() const {
+  std::vector<uint64> out = counts_;
+  out.push_back(bundles_);
+  out.push_back(undeclared_);
+  return out;
+}
+
+void Coverage::merge_state(std::span<const uint64> state) {
+  for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += state[i];
+  bundles_ += state[counts_.size()];
+  undeclared_ += state[counts_.size() + 1];
+}
+
 std::vector<CoverageGroup> Coverage::groups() const {
   std::vector<CoverageGroup> out;
   for (const Model::Group& g : model_->groups) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "agree.hpp"
 #include "bitcube/cube/postprocess.hpp"
 #include "bitcube/numeric/convert.hpp"
 #include "guarded.hpp"
@@ -136,9 +137,12 @@ Expected<std::vector<uint64>> in_pieces(const ElementOptions& options, std::size
     std::vector<uint64> counts;
     std::optional<Error> error;
   };
+  Team& team = team_of(options.execution);
+  const std::string same = fmt::format("{} {} {} {}", options.seed, options.first, options.count, counters);
+  if (auto agreed = agree(team, "gen", same); !agreed) return agreed.error();
   std::vector<uint64> total(counters, 0);
   for (uint64 done = 0; done < options.count;) {
-    const uint64 ahead = std::min(options.count - done, kChunk * kChunksAhead);
+    const uint64 ahead = std::min(options.count - done, kChunk * kChunksAhead * team.size());
     std::vector<Piece> pieces((ahead + kChunk - 1) / kChunk);
     Execution execution = options.execution;
     if (execution.progress) {
@@ -146,19 +150,42 @@ Expected<std::vector<uint64>> in_pieces(const ElementOptions& options, std::size
         options.execution.progress(std::min<uint64>(options.count, done + finished * kChunk), options.count);
       };
     }
-    parallel_for(pieces.size(), execution, [&](std::size_t p) {
+    const std::size_t turns = pieces.size() > team.rank() ? (pieces.size() - team.rank() - 1) / team.size() + 1 : 0;
+    parallel_for(turns, execution, [&](std::size_t turn) {
+      const std::size_t p = team.rank() + turn * team.size();
       Piece& piece = pieces[p];
       piece.counts.assign(counters, 0);
       const uint64 first = options.first + done + p * kChunk;
       const uint64 last = options.first + done + std::min(ahead, (p + 1) * kChunk);
       piece.error = make(first, last, piece.text, piece.counts);
     });
-    for (const Piece& piece : pieces) {
-      if (piece.error) return *piece.error;
-      if (auto written = sink(piece.text); !written) return written.error();
-      for (std::size_t i = 0; i < counters; ++i) total[i] += piece.counts[i];
+    nlohmann::json mine = nlohmann::json::array();
+    for (std::size_t p = team.rank(); p < pieces.size(); p += team.size()) {
+      if (pieces[p].error) return *pieces[p].error;
+      for (std::size_t i = 0; i < counters; ++i) total[i] += pieces[p].counts[i];
+      if (!team.leads()) mine.push_back(std::move(pieces[p].text));
+    }
+    const std::vector<std::uint8_t> packed = nlohmann::json::to_cbor(mine);
+    const auto all = team.gather({reinterpret_cast<const char*>(packed.data()), packed.size()});
+    if (!all) return all.error();
+    for (std::size_t rank = 1; rank < all->size(); ++rank) {
+      std::size_t p = rank;
+      for (auto& text : nlohmann::json::from_cbor((*all)[rank])) {
+        pieces[p].text = std::move(text.get_ref<std::string&>());
+        p += team.size();
+      }
+    }
+    for (std::size_t p = 0; p < pieces.size() && team.leads(); ++p) {
+      if (auto written = sink(pieces[p].text); !written) return written.error();
     }
     done += ahead;
+  }
+  const auto all = team.gather_all(nlohmann::json(total).dump());
+  if (!all) return all.error();
+  for (std::size_t rank = 0; rank < all->size(); ++rank) {
+    if (rank == team.rank()) continue;
+    const auto others = nlohmann::json::parse((*all)[rank]).get<std::vector<uint64>>();
+    for (std::size_t i = 0; i < counters; ++i) total[i] += others[i];
   }
   return total;
 }

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "agree.hpp"
 #include "bitcube/isa/text.hpp"
 #include "bitcube/numeric/text.hpp"
 #include "guarded.hpp"
@@ -258,6 +259,26 @@ struct Rendered {
   std::array<uint64, kImages> entries{};
   std::vector<IndexRow> rows{};
 };
+
+// For another rank, and from there.
+nlohmann::json to_json(const Rendered& r) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const IndexRow& row : r.rows) rows.push_back({row.kind, row.image, row.first, row.count, row.rest});
+  return {r.text, r.entries, std::move(rows)};
+}
+Rendered rendered(const nlohmann::json& json) {
+  Rendered out{.text = json.at(0), .entries = json.at(1)};
+  for (const auto& row : json.at(2)) out.rows.push_back({row.at(0), row.at(1), row.at(2), row.at(3), row.at(4)});
+  return out;
+}
+std::string pack(const nlohmann::json& json) {
+  const std::vector<std::uint8_t> bytes = nlohmann::json::to_cbor(json);
+  return {bytes.begin(), bytes.end()};
+}
+/// How many of `count` pieces, dealt in turn, this rank has.
+std::size_t turns(const Team& team, std::size_t count) {
+  return count > team.rank() ? (count - team.rank() - 1) / team.size() + 1 : 0;
+}
 
 class ImageMaker {
  public:
@@ -542,12 +563,18 @@ Expected<Coverage> write(const BundleGenerator& generator, BundleFormat format, 
     std::optional<Error> error;
   };
   if (range.count > ~range.first) return Error{"count: the indices do not fit 64 bits"};
+  Team& team = team_of(range.execution);
+  const std::string same = fmt::format("{} {} {}", range.first, range.count, Coverage(generator).state().size());
+  if (auto agreed = agree(team, "gen", same); !agreed) return agreed.error();
+  const uint64 wave = kChunk * kChunksAhead * team.size();
   Coverage total(generator);
   const Coverage none = total;
   Writer writer(generator, format, sink);
-  if (auto ok = writer.head(); !ok) return ok.error();
+  if (team.leads()) {
+    if (auto ok = writer.head(); !ok) return ok.error();
+  }
   for (uint64 done = 0; done < range.count;) {
-    const uint64 ahead = std::min(range.count - done, kChunk * kChunksAhead);
+    const uint64 ahead = std::min(range.count - done, wave);
     std::vector<Chunk> chunks((ahead + kChunk - 1) / kChunk);
     Execution execution = range.execution;
     if (execution.progress) {
@@ -555,7 +582,8 @@ Expected<Coverage> write(const BundleGenerator& generator, BundleFormat format, 
         range.execution.progress(std::min<uint64>(range.count, done + finished * kChunk), range.count);
       };
     }
-    parallel_for(chunks.size(), execution, [&](std::size_t c) {
+    parallel_for(turns(team, chunks.size()), execution, [&](std::size_t turn) {
+      const std::size_t c = team.rank() + turn * team.size();
       Chunk& chunk = chunks[c];
       chunk.coverage = none;
       const uint64 end = std::min(ahead, (c + 1) * kChunk);
@@ -569,15 +597,32 @@ Expected<Coverage> write(const BundleGenerator& generator, BundleFormat format, 
         chunk.bundles.push_back(render(*bundle, format));
       }
     });
-    uint64 index = range.first + done;
-    for (Chunk& chunk : chunks) {
+    nlohmann::json mine = nlohmann::json::array();
+    for (const Chunk& chunk : chunks) {
       if (chunk.error) return *chunk.error;
-      for (Rendered& r : chunk.bundles) {
-        if (auto ok = writer.add(index++, std::move(r)); !ok) return ok.error();
-      }
+      if (!chunk.coverage) continue;  // another rank's
       total.merge(*chunk.coverage);
+      if (team.leads()) continue;
+      for (const Rendered& r : chunk.bundles) mine.push_back(to_json(r));
+    }
+    const auto all = team.gather(pack(mine));
+    if (!all) return all.error();
+    std::vector<nlohmann::json> others(all->size());
+    std::vector<std::size_t> next(all->size());
+    for (std::size_t rank = 1; rank < all->size(); ++rank) others[rank] = nlohmann::json::from_cbor((*all)[rank]);
+    for (uint64 i = 0; i < ahead && team.leads(); ++i) {
+      const std::size_t rank = i / kChunk % team.size();
+      auto ok = writer.add(range.first + done + i, rank == 0 ? std::move(chunks[i / kChunk].bundles[i % kChunk])
+                                                             : rendered(others[rank].at(next[rank]++)));
+      if (!ok) return ok.error();
     }
     done += ahead;
+  }
+  const std::vector<uint64> counts = total.state();
+  const auto all = team.gather_all(nlohmann::json(counts).dump());
+  if (!all) return all.error();
+  for (std::size_t rank = 0; rank < all->size(); ++rank) {
+    if (rank != team.rank()) total.merge_state(nlohmann::json::parse((*all)[rank]).get<std::vector<uint64>>());
   }
   return total;
 }

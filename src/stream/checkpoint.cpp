@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 #include <utility>
 
+#include "agree.hpp"
 #include "bitcube/io/packed.hpp"
 #include "bitcube/io/sha256.hpp"
 #include "bitcube/io/work_directory.hpp"
@@ -38,12 +42,6 @@ struct Fingerprints {
   std::string text() const { return first.text() + second.text(); }
 };
 
-uint64 elements_of(const SafetensorsTensor& tensor) {
-  uint64 count = 1;
-  for (const uint64 extent : tensor.shape) count *= extent;  // fits: it was read
-  return count;
-}
-
 /// A file of the source and what is made of it.
 struct Shard {
   CheckpointFile file;
@@ -54,6 +52,52 @@ struct Shard {
   SafetensorsMetadata metadata;    // the source's
   MixedPlan plan;
 };
+
+/// Work of one rank: a tensor, or a panel of one that is large against what each rank has to do.
+struct Item {
+  std::size_t shard = 0;
+  std::size_t tensor = 0;
+  uint64 steps = 0;
+  std::optional<std::size_t> number{};  // of the panel among those of the tensor
+  Panel panel{};                        // of a tensor that is copied, lanes are bytes
+};
+
+/// What came of a panel. Its codes and scales are in the file; the tensor is finished when all ranks have met.
+struct PanelResult {
+  std::size_t tensor = 0;
+  std::size_t number = 0;
+  Flags flags = Flags::none;
+  ErrorMeter meter{true};
+};
+
+/// For other ranks: the tensors and panels that this one has done.
+std::string report_text(const std::map<std::size_t, Finished>& done, const std::vector<PanelResult>& panels) {
+  nlohmann::json json{{"done", nlohmann::json::array()}, {"panels", nlohmann::json::array()}};
+  for (const auto& [tensor, finished] : done) json["done"].push_back(done_line(tensor, finished));
+  for (const PanelResult& p : panels) {
+    json["panels"].push_back({p.tensor, p.number, static_cast<unsigned>(p.flags), p.meter.state()});
+  }
+  const std::vector<std::uint8_t> bytes = nlohmann::json::to_cbor(json);
+  return {bytes.begin(), bytes.end()};
+}
+
+Expected<void> read_report(std::string_view text, std::map<std::size_t, Finished>& done,
+                           std::vector<PanelResult>& panels) {
+  const auto json = nlohmann::json::from_cbor(text);
+  for (const auto& line : json.at("done")) {
+    Finished finished;
+    const auto tensor = read_done(line.get_ref<const std::string&>(), finished);
+    if (!tensor) return Error{"the report of a rank is damaged"};
+    finished.result.resumed = false;
+    done.emplace(*tensor, std::move(finished));
+  }
+  for (const auto& p : json.at("panels")) {
+    auto meter = ErrorMeter::from_state(p.at(3).get_ref<const std::string&>());
+    if (!meter) return meter.error();
+    panels.push_back({p.at(0), p.at(1), static_cast<Flags>(p.at(2).get<unsigned>()), std::move(*meter)});
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -74,16 +118,26 @@ struct CheckpointQuantizer::Impl {
   Expected<void> plan();
   Expected<void> plan_shard(const CheckpointFile& file, const Safetensors& source, Patterns& include, Patterns& exclude,
                             Sha256& sum);
+  Team& team() const noexcept { return team_of(options.quantize.execution); }
   Expected<void> find_targets(const fs::path& output);
   Expected<void> open_work();
   Error give_up(const Error& error, bool keep);
   Expected<std::map<std::size_t, Finished>> take_over();
-  Expected<void> run_shard(std::size_t number, std::map<std::size_t, Finished>& done, Steps& steps, std::size_t window);
-  Expected<void> check_finished(std::size_t shard, std::map<std::size_t, Finished>& done);
-  Expected<void> quantize_tensor(std::size_t shard, std::size_t tensor, const Safetensors& source, Finished& finished,
-                                 Steps& steps, std::size_t window);
-  Expected<void> copy_tensor(std::size_t shard, std::size_t tensor, const Safetensors& source, Finished& finished,
-                             Steps& steps);
+  Expected<void> make_files(std::map<std::size_t, Finished>& done);
+  Expected<void> meet(const fs::path& output, std::map<std::size_t, Finished>& done);
+  Expected<void> check_finished(std::map<std::size_t, Finished>& done);
+  Expected<std::vector<Item>> split(const std::map<std::size_t, Finished>& done) const;
+  Expected<void> find_scales(const std::vector<Item>& items, Steps& steps, std::size_t window);
+  Expected<void> run(std::map<std::size_t, Finished>& done, std::size_t window);
+  Expected<void> run_items(const std::vector<Item>& items, std::map<std::size_t, Finished>& done,
+                           std::vector<PanelResult>& panels, Steps& steps, std::size_t window);
+  Expected<void> write_headers();
+  Elements elements_of(std::size_t tensor, const Safetensors& source) const;
+  Expected<void> quantize_tensor(const Item& item, const Safetensors& source, Finished& finished, Steps& steps,
+                                 std::size_t window);
+  Expected<void> quantize_part(const Item& item, const Safetensors& source, PanelResult& result, Steps& steps,
+                               std::size_t window);
+  Expected<void> copy_tensor(const Item& item, const Safetensors& source, Finished& finished, Steps& steps);
   uint64 steps_of(std::size_t tensor) const;
   Expected<void> check_unchanged(const Shard& shard, const Safetensors& source);
 };
@@ -272,6 +326,10 @@ Expected<void> CheckpointQuantizer::Impl::open_work() {
 
 /// The end of a run that failed: what is finished is kept, or nothing is left behind.
 Error CheckpointQuantizer::Impl::give_up(const Error& error, bool keep) {
+  if (!team().leads()) {
+    work.reset();
+    return error;
+  }
   if (keep && work) {
     return Error{fmt::format("{}; what is finished is kept in {}, and the next run goes on from there", error.message,
                              work->path().string())};
@@ -291,6 +349,14 @@ Expected<std::map<std::size_t, Finished>> CheckpointQuantizer::Impl::take_over()
   for (std::size_t i = 0; i < shards.size(); ++i) file_of.resize(file_of.size() + shards[i].count, i);
   const std::string boot = current_boot();
   Journal before = read_journal(work->journal(), digest, boot, file_of);
+  std::map<std::size_t, Finished> of_members;
+  if (before.ours) {
+    for (const std::string& text : work->member_journals()) {
+      Journal member = read_journal(text, digest, boot, file_of);
+      before.damaged += member.damaged;
+      of_members.merge(member.done);
+    }
+  }
   if (before.damaged != 0) {
     notes.push_back(fmt::format("{}: {} line{} of its journal cannot be read; what {} said is done again",
                                 work->path().string(), before.damaged, before.damaged == 1 ? "" : "s",
@@ -304,126 +370,20 @@ Expected<std::map<std::size_t, Finished>> CheckpointQuantizer::Impl::take_over()
     if (auto restarted = work->restart(work_line(digest)); !restarted) return restarted.error();
   }
   if (auto recorded = work->record(boot_line(boot)); !recorded) return recorded.error();
+  // One journal again, before a file is made anew, of which the members' would not know.
+  for (const auto& [tensor, finished] : of_members) {
+    if (auto recorded = work->record(done_line(tensor, finished)); !recorded) return recorded.error();
+  }
+  if (auto forgotten = work->forget_members(); !forgotten) return forgotten.error();
+  before.done.merge(of_members);
   return std::move(before.done);
 }
 
-uint64 CheckpointQuantizer::Impl::steps_of(std::size_t tensor) const {
-  const CheckpointTensor& t = tensors[tensor];
-  // Copying costs about as much for a byte or two as quantising for an element.
-  if (t.source == nullptr) return t.tensor.size() / 2;
-  return elements_of(t.tensor) * (needs_tensor_scale(options.quantize) ? 2 : 1);
-}
-
-Expected<void> CheckpointQuantizer::Impl::check_unchanged(const Shard& shard, const Safetensors& source) {
-  if (source.file().stamp() == shard.stamp) return {};
-  if (auto removed = work->remove(); !removed) return removed;
-  work.reset();
-  return Error{fmt::format("{}: was changed while it was read; what was made of it is removed, so run this again",
-                           shard.file.path.string())};
-}
-
-Expected<void> CheckpointQuantizer::Impl::quantize_tensor(std::size_t shard, std::size_t tensor,
-                                                          const Safetensors& source, Finished& finished, Steps& steps,
-                                                          std::size_t window) {
-  Shard& s = shards[shard];
-  const std::size_t i = tensor - s.first;
-  const CheckpointTensor& planned = tensors[tensor];
-  QuantizedTensor& description = *s.mixed[i].packed;
-  const Format* stored = float_of(planned.tensor.dtype);
-  const Elements elements{
-      .read = [&](std::uint64_t offset, std::span<std::byte> to) { return source.read(planned.tensor, offset, to); },
-      .shape = planned.tensor.shape,
-      .stored = stored,
-      .rounded = planned.source != stored ? planned.source : nullptr};
-  const uint64 most = window_elements(window, *description.format, elements);
-  if (needs_tensor_scale(options.quantize)) {
-    const auto scale = find_tensor_scale(elements, most, steps, options.quantize.execution.threads);
-    if (!scale) return scale.error();
-    description.tensor_scale = *scale;
-  }
-  const MixedPlan::Place& place = s.plan.places[i];
-  Fingerprints fingerprints;
-  const auto at = [&](std::uint64_t begin, Fingerprint& fingerprint) {
-    return [this, shard, begin, &fingerprint](std::uint64_t offset, std::span<const std::byte> bytes) {
-      fingerprint.add(bytes);
-      return work->write_at(shard, begin + offset, bytes);
-    };
-  };
-  const auto measured =
-      quantize_windows(elements, description, options.quantize, most, steps,
-                       {.codes = at(place.first, fingerprints.first), .scales = at(place.second, fingerprints.second)});
-  if (!measured) {
-    return Error{fmt::format("tensor {}: {}", quote_text(planned.tensor.name), measured.error().message)};
-  }
-  finished.result.error = measured->error;
-  finished.result.rounding_flags = measured->rounding_flags;
-  finished.result.tensor_scale = description.tensor_scale;
-  finished.fingerprint = fingerprints.text();
-  return {};
-}
-
-Expected<void> CheckpointQuantizer::Impl::copy_tensor(std::size_t shard, std::size_t tensor, const Safetensors& source,
-                                                      Finished& finished, Steps& steps) {
-  const Shard& s = shards[shard];
-  const SafetensorsTensor& t = tensors[tensor].tensor;
-  const std::uint64_t begin = s.plan.places[tensor - s.first].first;
-  Fingerprints fingerprints;
-  std::vector<std::byte> piece(std::min(kCopyAtOnce, t.size()));
-  for (std::uint64_t offset = 0; offset < t.size(); offset += piece.size()) {
-    throw_if_cancelled(options.quantize.execution);
-    const std::span some = std::span(piece).first(std::min<std::uint64_t>(piece.size(), t.size() - offset));
-    if (auto read = source.read(t, offset, some); !read) return read;
-    fingerprints.first.add(some);
-    if (auto written = work->write_at(shard, begin + offset, some); !written) return written;
-    steps.finished(some.size() / 2);
-  }
-  finished.fingerprint = fingerprints.text();
-  return {};
-}
-
-/// Forgets what an earlier run has done, as far as its bytes are no longer there.
-Expected<void> CheckpointQuantizer::Impl::check_finished(std::size_t shard, std::map<std::size_t, Finished>& done) {
-  const Shard& s = shards[shard];
-  std::vector<std::byte> piece;
-  std::vector<std::size_t> different;
-  const auto add = [&](std::uint64_t begin, std::uint64_t size, Fingerprint& fingerprint) -> Expected<void> {
-    for (std::uint64_t offset = 0; offset < size; offset += piece.size()) {
-      throw_if_cancelled(options.quantize.execution);
-      piece.resize(std::min(kCopyAtOnce, size - offset));
-      if (auto read = work->read_at(shard, begin + offset, piece); !read) return read;
-      fingerprint.add(piece);
-    }
-    return {};
-  };
-  for (std::size_t i = 0; i < s.count; ++i) {
-    const auto found = done.find(s.first + i);
-    if (found == done.end()) continue;
-    const MixedPlan::Place& place = s.plan.places[i];
-    Fingerprints fingerprints;
-    if (auto read = add(place.first, place.first_bytes, fingerprints.first); !read) return read;
-    if (auto read = add(place.second, place.second_bytes, fingerprints.second); !read) return read;
-    if (fingerprints.text() == found->second.fingerprint) continue;
-    different.push_back(s.first + i);
-    done.erase(found);
-  }
-  if (different.empty()) return {};
-  notes.push_back(
-      fmt::format("{}: {} of the finished tensors {} not the bytes that were written, the first is {}; done "
-                  "again",
-                  work->file(shard).string(), different.size(), different.size() == 1 ? "has" : "have",
-                  quote_text(tensors[different.front()].tensor.name)));
-  return {};
-}
-
-Expected<void> CheckpointQuantizer::Impl::run_shard(std::size_t number, std::map<std::size_t, Finished>& done,
-                                                    Steps& steps, std::size_t window) {
-  Shard& shard = shards[number];
-  const auto source = read_safetensors(shard.file.path);
-  if (!source) return source.error();
-  if (auto same = check_unchanged(shard, *source); !same) return same;
-  if (work->has_file(number, shard.plan.file_size)) {
-    if (auto checked = check_finished(number, done); !checked) return checked;
-  } else {
+/// Makes the files that are not there.
+Expected<void> CheckpointQuantizer::Impl::make_files(std::map<std::size_t, Finished>& done) {
+  for (std::size_t number = 0; number < shards.size(); ++number) {
+    const Shard& shard = shards[number];
+    if (work->has_file(number, shard.plan.file_size)) continue;
     const auto lost = std::erase_if(
         done, [&](const auto& entry) { return entry.first >= shard.first && entry.first - shard.first < shard.count; });
     // One that is gone may be in its place already: a kill between that and the end of the work is no fault.
@@ -437,36 +397,369 @@ Expected<void> CheckpointQuantizer::Impl::run_shard(std::size_t number, std::map
     if (auto recorded = work->record(file_line(number)); !recorded) return recorded;
     if (auto made = work->make_file(number, shard.plan.file_size); !made) return made;
   }
-  // In the order of the source's bytes, which need not be that of its header.
-  std::vector<std::size_t> order(shard.count);
-  for (std::size_t i = 0; i < shard.count; ++i) order[i] = shard.first + i;
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return tensors[i].tensor.begin; });
-  auto last_sync = std::chrono::steady_clock::now();
-  for (const std::size_t i : order) {
-    if (const auto found = done.find(i); found != done.end()) {
-      if (shard.mixed[i - shard.first].packed) {
-        shard.mixed[i - shard.first].packed->tensor_scale = found->second.result.tensor_scale;
+  return {};
+}
+
+/// All ranks learn from rank 0 what is done, and take part in its work.
+Expected<void> CheckpointQuantizer::Impl::meet(const fs::path& output, std::map<std::size_t, Finished>& done) {
+  if (auto same = agree(team(), path.string(), digest); !same) return same;
+  const auto reports = team().gather_all(team().leads() ? report_text(done, {}) : std::string());
+  if (!reports) return reports.error();
+  if (team().leads()) return {};
+  std::vector<PanelResult> none;
+  if (auto read = read_report(reports->front(), done, none); !read) return read;
+  for (auto& [tensor, finished] : done) finished.result.resumed = true;
+  if (auto found = find_targets(output); !found) return found;
+  auto joined = WorkDirectory::join(targets.back().string() + ".partial", team().rank());
+  if (!joined) return joined.error();
+  work.emplace(std::move(*joined));
+  if (auto recorded = work->record(work_line(digest)); !recorded) return recorded;
+  return work->record(boot_line(current_boot()));
+}
+
+uint64 CheckpointQuantizer::Impl::steps_of(std::size_t tensor) const {
+  const CheckpointTensor& t = tensors[tensor];
+  // Copying costs about as much for a byte or two as quantising for an element.
+  if (t.source == nullptr) return t.tensor.size() / 2;
+  return Elements{.shape = t.tensor.shape}.count() * (needs_tensor_scale(options.quantize) ? 2 : 1);
+}
+
+Expected<void> CheckpointQuantizer::Impl::check_unchanged(const Shard& shard, const Safetensors& source) {
+  if (source.file().stamp() == shard.stamp) return {};
+  if (!team().leads()) return Error{fmt::format("{}: was changed while it was read", shard.file.path.string())};
+  if (auto removed = work->remove(); !removed) return removed;
+  work.reset();
+  return Error{fmt::format("{}: was changed while it was read; what was made of it is removed, so run this again",
+                           shard.file.path.string())};
+}
+
+Elements CheckpointQuantizer::Impl::elements_of(std::size_t tensor, const Safetensors& source) const {
+  const CheckpointTensor& planned = tensors[tensor];
+  const Format* stored = float_of(planned.tensor.dtype);
+  return {
+      .read = [&](std::uint64_t offset, std::span<std::byte> to) { return source.read(planned.tensor, offset, to); },
+      .shape = planned.tensor.shape,
+      .stored = stored,
+      .rounded = planned.source != stored ? planned.source : nullptr};
+}
+
+Expected<void> CheckpointQuantizer::Impl::quantize_tensor(const Item& item, const Safetensors& source,
+                                                          Finished& finished, Steps& steps, std::size_t window) {
+  Shard& s = shards[item.shard];
+  const std::size_t i = item.tensor - s.first;
+  QuantizedTensor& description = *s.mixed[i].packed;
+  const Elements elements = elements_of(item.tensor, source);
+  const uint64 most = window_elements(window, *description.format, elements);
+  if (needs_tensor_scale(options.quantize)) {
+    const auto scale = find_tensor_scale(elements, most, steps, options.quantize.execution.threads);
+    if (!scale) return scale.error();
+    description.tensor_scale = *scale;
+  }
+  const MixedPlan::Place& place = s.plan.places[i];
+  Fingerprints fingerprints;
+  const auto at = [&](std::uint64_t begin, Fingerprint& fingerprint) {
+    return [this, &item, begin, &fingerprint](std::uint64_t offset, std::span<const std::byte> bytes) {
+      fingerprint.add(bytes);
+      return work->write_at(item.shard, begin + offset, bytes);
+    };
+  };
+  const auto measured =
+      quantize_windows(elements, description, options.quantize, most, steps,
+                       {.codes = at(place.first, fingerprints.first), .scales = at(place.second, fingerprints.second)});
+  if (!measured) {
+    return Error{fmt::format("tensor {}: {}", quote_text(tensors[item.tensor].tensor.name), measured.error().message)};
+  }
+  finished.result.error = measured->error;
+  finished.result.rounding_flags = measured->rounding_flags;
+  finished.result.tensor_scale = description.tensor_scale;
+  finished.fingerprint = fingerprints.text();
+  return {};
+}
+
+Expected<void> CheckpointQuantizer::Impl::quantize_part(const Item& item, const Safetensors& source,
+                                                        PanelResult& result, Steps& steps, std::size_t window) {
+  const Shard& s = shards[item.shard];
+  const QuantizedTensor& description = *s.mixed[item.tensor - s.first].packed;
+  const Elements elements = elements_of(item.tensor, source);
+  const MixedPlan::Place& place = s.plan.places[item.tensor - s.first];
+  const auto at = [&](std::uint64_t begin) {
+    return [this, &item, begin](std::uint64_t offset, std::span<const std::byte> bytes) {
+      return work->write_at(item.shard, begin + offset, bytes);
+    };
+  };
+  const auto flags = quantize_panel(elements, description, options.quantize, item.panel,
+                                    window_elements(window, *description.format, elements), steps,
+                                    {.codes = at(place.first), .scales = at(place.second)}, result.meter);
+  if (!flags) {
+    return Error{fmt::format("tensor {}: {}", quote_text(tensors[item.tensor].tensor.name), flags.error().message)};
+  }
+  result.flags = *flags;
+  return {};
+}
+
+Expected<void> CheckpointQuantizer::Impl::copy_tensor(const Item& item, const Safetensors& source, Finished& finished,
+                                                      Steps& steps) {
+  const Shard& s = shards[item.shard];
+  const SafetensorsTensor& t = tensors[item.tensor].tensor;
+  const std::uint64_t begin = s.plan.places[item.tensor - s.first].first;
+  const std::uint64_t first = item.number ? item.panel.window.lane : 0;
+  const std::uint64_t end = item.number ? first + item.panel.window.lanes : t.size();
+  Fingerprints fingerprints;
+  std::vector<std::byte> piece(std::min(kCopyAtOnce, end - first));
+  for (std::uint64_t offset = first; offset < end; offset += piece.size()) {
+    throw_if_cancelled(options.quantize.execution);
+    if (team().stopped()) return Error{std::string(Team::kStopped)};
+    const std::span some = std::span(piece).first(std::min<std::uint64_t>(piece.size(), end - offset));
+    if (auto read = source.read(t, offset, some); !read) return read;
+    fingerprints.first.add(some);
+    if (auto written = work->write_at(item.shard, begin + offset, some); !written) return written;
+    steps.finished(some.size() / 2);
+  }
+  finished.fingerprint = fingerprints.text();
+  return {};
+}
+
+/// Forgets what an earlier run has done, as far as its bytes are no longer there. Each rank reads a part of them.
+Expected<void> CheckpointQuantizer::Impl::check_finished(std::map<std::size_t, Finished>& done) {
+  std::vector<std::byte> piece;
+  nlohmann::json different = nlohmann::json::array();
+  std::size_t count = 0;
+  for (std::size_t number = 0; number < shards.size(); ++number) {
+    const Shard& s = shards[number];
+    const auto add = [&](std::uint64_t begin, std::uint64_t size, Fingerprint& fingerprint) -> Expected<void> {
+      for (std::uint64_t offset = 0; offset < size; offset += piece.size()) {
+        throw_if_cancelled(options.quantize.execution);
+        if (team().stopped()) return Error{std::string(Team::kStopped)};
+        piece.resize(std::min(kCopyAtOnce, size - offset));
+        if (auto read = work->read_at(number, begin + offset, piece); !read) return read;
+        fingerprint.add(piece);
       }
-      steps.finished(steps_of(i));
+      return {};
+    };
+    for (std::size_t i = 0; i < s.count; ++i) {
+      const auto found = done.find(s.first + i);
+      if (found == done.end() || count++ % team().size() != team().rank()) continue;
+      const MixedPlan::Place& place = s.plan.places[i];
+      Fingerprints fingerprints;
+      if (auto read = add(place.first, place.first_bytes, fingerprints.first); !read) return read;
+      if (auto read = add(place.second, place.second_bytes, fingerprints.second); !read) return read;
+      if (fingerprints.text() != found->second.fingerprint) different.push_back(s.first + i);
+    }
+  }
+  const auto all = team().gather_all(different.dump());
+  if (!all) return all.error();
+  std::set<std::size_t> damaged;
+  for (const std::string& text : *all) {
+    for (const std::size_t tensor : nlohmann::json::parse(text)) damaged.insert(tensor);
+  }
+  for (std::size_t number = 0; number < shards.size(); ++number) {
+    const auto first = damaged.lower_bound(shards[number].first);
+    const auto end = damaged.lower_bound(shards[number].first + shards[number].count);
+    if (first == end) continue;
+    const auto lost = std::distance(first, end);
+    notes.push_back(fmt::format(
+        "{}: {} of the finished tensors {} not the bytes that were written, the first is {}; done "
+        "again",
+        work->file(number).string(), lost, lost == 1 ? "has" : "have", quote_text(tensors[*first].tensor.name)));
+  }
+  std::erase_if(done, [&](const auto& entry) { return damaged.contains(entry.first); });
+  return {};
+}
+
+/// What this rank has to do of what is left: whole tensors in the order of the source's bytes, which need not be that
+/// of its header, then panels. The largest piece goes first, to the rank that has least so far; and no piece is much
+/// larger than a quarter of what each rank has to do, so that all are ready at about the same time.
+Expected<std::vector<Item>> CheckpointQuantizer::Impl::split(const std::map<std::size_t, Finished>& done) const {
+  std::vector<Item> whole;
+  uint64 total = 0;
+  for (std::size_t number = 0; number < shards.size(); ++number) {
+    const Shard& shard = shards[number];
+    std::vector<std::size_t> order(shard.count);
+    for (std::size_t i = 0; i < shard.count; ++i) order[i] = shard.first + i;
+    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return tensors[i].tensor.begin; });
+    for (const std::size_t i : order) {
+      if (done.contains(i)) continue;
+      whole.push_back({.shard = number, .tensor = i, .steps = steps_of(i)});
+      total += whole.back().steps;
+    }
+  }
+  if (team().size() == 1) return whole;
+  const uint64 most = std::max<uint64>(1, total / (4 * team().size()));
+  std::vector<Item> items;
+  std::vector<Item> parts;
+  for (const Item& item : whole) {
+    const Shard& shard = shards[item.shard];
+    const CheckpointTensor& t = tensors[item.tensor];
+    std::vector<Panel> panels;
+    if (item.steps > most && t.source != nullptr) {
+      const QuantizedTensor& description = *shard.mixed[item.tensor - shard.first].packed;
+      Lines lines;
+      lines_of(description.shape, description.axis, lines);  // fits: it is valid
+      panels = panels_of(lines, description.format->group, ErrorMeter::kBlock, most);
+    } else if (item.steps > most) {
+      panels = panels_of({.count = 1, .length = t.tensor.size()}, 1, kCopyAtOnce, 2 * most);
+    }
+    if (panels.size() < 2) {
+      items.push_back(item);
       continue;
     }
-    Finished finished;
-    auto made = tensors[i].source != nullptr ? quantize_tensor(number, i, *source, finished, steps, window)
-                                             : copy_tensor(number, i, *source, finished, steps);
-    if (!made) return made;
-    if (auto recorded = work->record(done_line(i, finished)); !recorded) return recorded;
-    done.emplace(i, std::move(finished));
-    if (std::chrono::steady_clock::now() - last_sync < kSyncInterval) continue;
-    if (auto synced = work->sync(number, synced_line()); !synced) return synced;
-    last_sync = std::chrono::steady_clock::now();
+    for (std::size_t i = 0; i < panels.size(); ++i) {
+      parts.push_back(item);
+      parts.back().number = i;
+      parts.back().panel = panels[i];
+      parts.back().steps = std::max<uint64>(1, item.steps / panels.size());
+    }
   }
-  // Once more: now with the tensor scales.
-  const auto plan = plan_mixed(shard.file.path.string(), &*source, fmt::format("bitcube {}", version), shard.mixed);
-  if (!plan) return plan.error();
-  if (plan->file_size != shard.plan.file_size) return Error{"the size of the header depends on a tensor scale"};
-  if (auto written = work->write_at(number, 0, std::as_bytes(std::span(plan->header))); !written) return written;
-  if (auto same = check_unchanged(shard, *source); !same) return same;
-  return work->sync(number, synced_line());
+  std::ranges::move(parts, std::back_inserter(items));
+
+  std::vector<std::size_t> order(items.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return items[i].steps; });
+  std::vector<uint64> load(team().size());
+  std::vector<std::size_t> owner(items.size());
+  for (const std::size_t i : order) {
+    const auto least = std::ranges::min_element(load);
+    owner[i] = static_cast<std::size_t>(least - load.begin());
+    *least += items[i].steps + 1;  // so that small ones are spread as well
+  }
+  std::vector<Item> mine;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (owner[i] == team().rank()) mine.push_back(items[i]);
+  }
+  return mine;
+}
+
+/// The scales of tensors that are worked on in panels: all ranks have to know them before.
+Expected<void> CheckpointQuantizer::Impl::find_scales(const std::vector<Item>& items, Steps& steps,
+                                                      std::size_t window) {
+  if (!needs_tensor_scale(options.quantize) || team().size() == 1) return {};
+  nlohmann::json mine = nlohmann::json::array();
+  for (const Item& item : items) {
+    if (item.number && tensors[item.tensor].source != nullptr) mine.push_back({item.tensor, item.shard});
+  }
+  const auto all = team().gather_all(mine.dump());
+  if (!all) return all.error();
+  std::map<std::size_t, std::size_t> parted;  // and the shard of each
+  for (const std::string& text : *all) {
+    for (const auto& pair : nlohmann::json::parse(text)) parted.emplace(pair.at(0), pair.at(1));
+  }
+  std::vector<std::pair<std::size_t, std::size_t>> order(parted.begin(), parted.end());
+  std::vector<Safetensors> sources;
+  for (const auto& [tensor, shard] : order) {
+    auto source = read_safetensors(shards[shard].file.path);
+    if (!source) return source.error();
+    sources.push_back(std::move(*source));
+  }
+  const auto scales = find_team_scales(
+      order.size(), [&](std::size_t i) { return elements_of(order[i].first, sources[i]); }, window, options.quantize,
+      steps);
+  if (!scales) return scales.error();
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    Shard& shard = shards[order[i].second];
+    shard.mixed[order[i].first - shard.first].packed->tensor_scale = (*scales)[i];
+  }
+  return {};
+}
+
+Expected<void> CheckpointQuantizer::Impl::run_items(const std::vector<Item>& items,
+                                                    std::map<std::size_t, Finished>& done,
+                                                    std::vector<PanelResult>& panels, Steps& steps,
+                                                    std::size_t window) {
+  auto last_sync = std::chrono::steady_clock::now();
+  for (auto item = items.begin(); item != items.end();) {
+    const std::size_t number = item->shard;
+    const Shard& shard = shards[number];
+    const auto source = read_safetensors(shard.file.path);
+    if (!source) return source.error();
+    if (auto same = check_unchanged(shard, *source); !same) return same;
+    for (; item != items.end() && item->shard == number; ++item) {
+      Finished finished;
+      if (item->number) {
+        PanelResult result{.tensor = item->tensor, .number = *item->number};
+        auto made = tensors[item->tensor].source != nullptr ? quantize_part(*item, *source, result, steps, window)
+                                                            : copy_tensor(*item, *source, finished, steps);
+        if (!made) return made;
+        panels.push_back(std::move(result));
+        continue;
+      }
+      auto made = tensors[item->tensor].source != nullptr ? quantize_tensor(*item, *source, finished, steps, window)
+                                                          : copy_tensor(*item, *source, finished, steps);
+      if (!made) return made;
+      if (auto recorded = work->record(done_line(item->tensor, finished)); !recorded) return recorded;
+      done.emplace(item->tensor, std::move(finished));
+      if (std::chrono::steady_clock::now() - last_sync < kSyncInterval) continue;
+      if (auto synced = work->sync(number, synced_line()); !synced) return synced;
+      last_sync = std::chrono::steady_clock::now();
+    }
+    if (auto same = check_unchanged(shard, *source); !same) return same;
+    if (auto synced = work->sync(number, synced_line()); !synced) return synced;
+  }
+  return {};
+}
+
+/// With the tensor scales, which the plan did not know.
+Expected<void> CheckpointQuantizer::Impl::write_headers() {
+  for (std::size_t number = 0; number < shards.size(); ++number) {
+    const Shard& shard = shards[number];
+    std::string header = shard.plan.header;
+    if (needs_tensor_scale(options.quantize)) {
+      const auto source = read_safetensors(shard.file.path);
+      if (!source) return source.error();
+      if (auto same = check_unchanged(shard, *source); !same) return same;
+      auto plan = plan_mixed(shard.file.path.string(), &*source, fmt::format("bitcube {}", version), shard.mixed);
+      if (!plan) return plan.error();
+      if (plan->file_size != shard.plan.file_size) return Error{"the size of the header depends on a tensor scale"};
+      header = std::move(plan->header);
+    }
+    if (auto written = work->write_at(number, 0, std::as_bytes(std::span(header))); !written) return written;
+  }
+  return {};
+}
+
+/// From `done` to all tensors.
+Expected<void> CheckpointQuantizer::Impl::run(std::map<std::size_t, Finished>& done, std::size_t window) {
+  if (auto checked = check_finished(done); !checked) return checked;
+  const auto items = split(done);
+  if (!items) return items.error();
+  uint64 total = 0;
+  for (const Item& item : *items) total += item.steps;
+  Steps steps(options.quantize.execution, total);
+  if (auto found = find_scales(*items, steps, window); !found) return found;
+  std::map<std::size_t, Finished> mine;
+  std::vector<PanelResult> panels;
+  const auto ran = guarded("quantise", [&] { return run_items(*items, mine, panels, steps, window); });
+  const std::string report = ran ? report_text(mine, panels) : std::string();
+  done.merge(mine);
+  if (!ran) return ran;
+
+  const auto reports = team().gather_all(report);
+  if (!reports) return reports.error();
+  panels.clear();
+  for (const std::string& text : *reports) {
+    if (auto read = read_report(text, done, panels); !read) return read;
+  }
+  std::ranges::sort(panels, {}, [](const PanelResult& p) { return std::pair(p.tensor, p.number); });
+  for (auto p = panels.begin(); p != panels.end();) {
+    const std::size_t tensor = p->tensor;
+    Finished finished;
+    ErrorMeter meter;
+    for (; p != panels.end() && p->tensor == tensor; ++p) {
+      finished.result.rounding_flags |= p->flags;
+      meter.append(p->meter);
+    }
+    if (tensors[tensor].source != nullptr) {
+      finished.result.error = meter.report();
+      const auto& shard = *std::prev(std::ranges::upper_bound(shards, tensor, {}, &Shard::first));
+      finished.result.tensor_scale = shard.mixed[tensor - shard.first].packed->tensor_scale;
+    }
+    done.emplace(tensor, std::move(finished));
+  }
+  for (Shard& shard : shards) {
+    for (std::size_t i = 0; i < shard.count; ++i) {
+      if (shard.mixed[i].packed) shard.mixed[i].packed->tensor_scale = done.at(shard.first + i).result.tensor_scale;
+    }
+  }
+  return team().leads() ? write_headers() : Expected<void>();
 }
 
 CheckpointQuantizer::CheckpointQuantizer(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
@@ -500,25 +793,27 @@ bool CheckpointQuantizer::is_sharded() const noexcept {
 Expected<std::vector<CheckpointResult>> CheckpointQuantizer::run(const fs::path& output, std::size_t window) {
   Impl& impl = *impl_;
   return guarded("quantise", [&]() -> Expected<std::vector<CheckpointResult>> {
-    if (auto found = impl.find_targets(output); !found) return impl.give_up(found.error(), false);
-    if (auto opened = impl.open_work(); !opened) return impl.give_up(opened.error(), false);
-    const bool begun_before = !impl.work->journal().empty();
-    std::optional<std::map<std::size_t, Finished>> done;
+    std::map<std::size_t, Finished> done;
+    bool keep = false;
+    if (impl.team().leads()) {
+      if (auto found = impl.find_targets(output); !found) return impl.give_up(found.error(), false);
+      if (auto opened = impl.open_work(); !opened) return impl.give_up(opened.error(), false);
+      keep = !impl.work->journal().empty();
+    }
     const auto ran = guarded("quantise", [&]() -> Expected<void> {
-      auto before = impl.take_over();
-      if (!before) return before.error();
-      done = std::move(*before);
-      uint64 total = 0;
-      for (std::size_t i = 0; i < impl.tensors.size(); ++i) total += impl.steps_of(i);
-      Steps steps(impl.options.quantize.execution, total);
-      for (std::size_t i = 0; i < impl.shards.size(); ++i) {
-        if (auto shard = impl.run_shard(i, *done, steps, window); !shard) return shard;
+      if (impl.team().leads()) {
+        auto before = impl.take_over();
+        if (!before) return before.error();
+        done = std::move(*before);
+        if (auto made = impl.make_files(done); !made) return made;
+        keep = impl.team().size() > 1;  // what others have done is in their journals
       }
-      return {};
+      if (auto met = impl.meet(output, done); !met) return met;
+      return impl.run(done, window);
     });
-    if (!ran) return impl.give_up(ran.error(), done ? !done->empty() : begun_before);
+    if (!ran) return impl.give_up(ran.error(), keep || !done.empty());
     std::vector<CheckpointResult> results;
-    for (auto& [tensor, finished] : *done) results.push_back(finished.result);  // all, and in order
+    for (auto& [tensor, finished] : done) results.push_back(finished.result);  // all, and in order
     return results;
   });
 }
@@ -526,6 +821,9 @@ Expected<std::vector<CheckpointResult>> CheckpointQuantizer::run(const fs::path&
 Expected<void> CheckpointQuantizer::commit() {
   Impl& impl = *impl_;
   const auto done = guarded("quantise", [&]() -> Expected<void> {
+    if (!impl.team().leads()) impl.work.reset();  // its files are closed before they are moved
+    if (const auto met = impl.team().gather_all({}); !met) return met.error();
+    if (!impl.team().leads()) return {};
     if (impl.index) {
       ShardIndex next{.metadata = impl.index->metadata, .weights = {}};
       std::uint64_t total = 0;

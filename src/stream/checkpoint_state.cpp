@@ -25,36 +25,6 @@ std::string seal(std::string_view line) {
   return " " + sum.text();
 }
 
-/// The tensor of a line that done_line() has made, or nothing.
-std::optional<std::size_t> read_done(std::string_view text, Finished& finished) {
-  const auto end = text.rfind(' ');
-  if (end == std::string_view::npos || text.substr(end) != seal(text.substr(0, end))) return std::nullopt;
-  std::istringstream line{std::string(text.substr(0, end))};
-  CheckpointResult& result = finished.result;
-  ErrorReport& e = result.error;
-  std::string kind;
-  std::size_t tensor = 0;
-  unsigned flags = 0;
-  std::string scale;
-  line >> kind >> tensor >> flags >> scale >> e.lanes >> e.non_finite >> e.non_zero >> std::hex;
-  for (double* number : numbers_of(e)) {
-    std::uint64_t bits = 0;
-    line >> bits;
-    *number = std::bit_cast<double>(bits);
-  }
-  line >> finished.fingerprint;
-  if (!line) return std::nullopt;
-  result.rounding_flags = static_cast<Flags>(flags);
-  if (scale != "-") {
-    std::istringstream word(scale);
-    std::uint32_t value = 0;
-    if (!(word >> std::hex >> value)) return std::nullopt;
-    result.tensor_scale = value;
-  }
-  result.resumed = true;
-  return tensor;
-}
-
 }  // namespace
 
 std::string work_line(std::string_view digest) {
@@ -85,6 +55,35 @@ std::string done_line(std::size_t tensor, const Finished& finished) {
   for (const double* number : numbers_of(e)) line += fmt::format(" {:x}", std::bit_cast<std::uint64_t>(*number));
   line += " " + finished.fingerprint;
   return line + seal(line);
+}
+
+std::optional<std::size_t> read_done(std::string_view text, Finished& finished) {
+  const auto end = text.rfind(' ');
+  if (end == std::string_view::npos || text.substr(end) != seal(text.substr(0, end))) return std::nullopt;
+  std::istringstream line{std::string(text.substr(0, end))};
+  CheckpointResult& result = finished.result;
+  ErrorReport& e = result.error;
+  std::string kind;
+  std::size_t tensor = 0;
+  unsigned flags = 0;
+  std::string scale;
+  line >> kind >> tensor >> flags >> scale >> e.lanes >> e.non_finite >> e.non_zero >> std::hex;
+  for (double* number : numbers_of(e)) {
+    std::uint64_t bits = 0;
+    line >> bits;
+    *number = std::bit_cast<double>(bits);
+  }
+  line >> finished.fingerprint;
+  if (!line) return std::nullopt;
+  result.rounding_flags = static_cast<Flags>(flags);
+  if (scale != "-") {
+    std::istringstream word(scale);
+    std::uint32_t value = 0;
+    if (!(word >> std::hex >> value)) return std::nullopt;
+    result.tensor_scale = value;
+  }
+  result.resumed = true;
+  return tensor;
 }
 
 Journal read_journal(std::string_view journal, std::string_view digest, std::string_view boot,

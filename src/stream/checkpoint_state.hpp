@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,8 @@ struct Finished {
   std::string fingerprint;  // of its bytes, see fingerprint.hpp; one word
 };
 std::string done_line(std::size_t tensor, const Finished& finished);
+/// The tensor of such a line, or nothing where it is damaged.
+std::optional<std::size_t> read_done(std::string_view line, Finished& finished);
 
 struct Journal {
   bool ours = false;  // it is one of this work; otherwise nothing follows

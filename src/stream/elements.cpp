@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "bitcube/quantize/convert_array.hpp"
@@ -47,15 +48,18 @@ Expected<QuantizedTensor> describe_quantized(const Format& source, std::vector<u
 }
 
 Expected<std::uint32_t> find_tensor_scale(const Elements& elements, uint64 most, Steps& steps, unsigned threads) {
+  return find_part_scale(elements, 0, elements.count(), most, steps, threads);
+}
+
+Expected<std::uint32_t> find_part_scale(const Elements& elements, uint64 begin, uint64 total, uint64 most, Steps& steps,
+                                        unsigned threads) {
   ElementReader reader(elements, threads);
   const std::size_t word_bytes = elements.word_bytes();
-  uint64 total = 1;
-  for (const uint64 extent : elements.shape) total *= extent;  // fits: they are in a file
   const uint64 step = std::min(most, kEnough);
   Real largest;
   for (uint64 first = 0; first < total; first += step) {
     const uint64 count = std::min(step, total - first);
-    const auto words = reader.read({.offset = first * word_bytes, .count = 1, .run = count * word_bytes});
+    const auto words = reader.read({.offset = (begin + first) * word_bytes, .count = 1, .run = count * word_bytes});
     if (!words) return words.error();
     const auto here = largest_magnitude(*words, elements.format(), steps.quiet());
     if (!here) return here.error();
@@ -65,8 +69,46 @@ Expected<std::uint32_t> find_tensor_scale(const Elements& elements, uint64 most,
   return nvfp4_tensor_scale(largest);
 }
 
+Expected<std::vector<std::uint32_t>> find_team_scales(std::size_t tensors,
+                                                      const std::function<Elements(std::size_t tensor)>& elements,
+                                                      std::size_t window, const QuantizeOptions& options,
+                                                      Steps& steps) {
+  Team& team = team_of(options.execution);
+  std::vector<std::uint32_t> mine(tensors);
+  for (std::size_t i = 0; i < tensors; ++i) {
+    const Elements e = elements(i);
+    const uint64 part = e.count() / team.size() + 1;
+    const uint64 first = std::min(e.count(), team.rank() * part);
+    const auto scale = find_part_scale(e, first, std::min(part, e.count() - first),
+                                       window_elements(window, *options.format, e), steps, options.execution.threads);
+    if (!scale) return scale.error();
+    mine[i] = *scale;
+  }
+  const auto all = team.gather_all({reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(std::uint32_t)});
+  if (!all) return all.error();
+  for (const std::string& others : *all) {
+    for (std::size_t i = 0; i < tensors; ++i) {
+      std::uint32_t scale = 0;
+      std::memcpy(&scale, others.data() + i * sizeof scale, sizeof scale);
+      mine[i] = std::max(mine[i], scale);  // not negative, so the words order as the numbers do
+    }
+  }
+  return mine;
+}
+
 Expected<Measured> quantize_windows(const Elements& elements, const QuantizedTensor& tensor,
                                     const QuantizeOptions& options, uint64 most, Steps& steps, const PackedSink& sink) {
+  Lines lines;
+  lines_of(tensor.shape, tensor.axis, lines);  // fits: it is valid
+  ErrorMeter meter;
+  const auto flags = quantize_panel(elements, tensor, options, whole_panel(lines), most, steps, sink, meter);
+  if (!flags) return flags.error();
+  return Measured{meter.report(), *flags};
+}
+
+Expected<Flags> quantize_panel(const Elements& elements, const QuantizedTensor& tensor, const QuantizeOptions& options,
+                               const Panel& panel, uint64 most, Steps& steps, const PackedSink& sink,
+                               ErrorMeter& meter) {
   const BlockFormat& format = *tensor.format;
   Lines lines;
   lines_of(tensor.shape, tensor.axis, lines);  // fits: it is valid
@@ -74,8 +116,10 @@ Expected<Measured> quantize_windows(const Elements& elements, const QuantizedTen
   choices.tensor_scale = false;
   choices.given_scale = tensor.tensor_scale;
   ElementReader reader(elements, options.execution.threads);
-  ErrorMeter meter;
-  const auto use = [&](const Window& w) -> Expected<void> {
+  Team& team = team_of(options.execution);
+  const auto use = [&](const Window& part_of_panel) -> Expected<void> {
+    if (team.stopped()) return Error{std::string(Team::kStopped)};
+    const Window w = panel.place(part_of_panel);
     const auto words = reader.read(pieces_of(w, lines, elements.word_bytes()));
     if (!words) return words.error();
     choices.execution = steps.of(w.elements());
@@ -93,8 +137,8 @@ Expected<Measured> quantize_windows(const Elements& elements, const QuantizedTen
     steps.finished(w.elements());
     return {};
   };
-  if (auto done = for_each_in_line_order(lines, format.group, most, use); !done) return done.error();
-  return Measured{meter.report(), reader.flags()};
+  if (auto done = for_each_in_line_order(panel.lines(), format.group, most, use); !done) return done.error();
+  return reader.flags();
 }
 
 Expected<void> PackedElements::read(const Window& window, const Lines& lines, unsigned threads,

@@ -18,6 +18,11 @@ struct Elements {
   const Format* rounded = nullptr;  // nullptr: nothing
 
   const Format& format() const noexcept { return rounded != nullptr ? *rounded : *stored; }
+  uint64 count() const noexcept {
+    uint64 product = 1;
+    for (const uint64 extent : shape) product *= extent;  // fits: they are in a file
+    return product;
+  }
   std::size_t word_bytes() const noexcept { return stored->carrier_bits / 8U; }
 };
 
@@ -50,8 +55,16 @@ Expected<QuantizedTensor> describe_quantized(const Format& source, std::vector<u
 inline bool needs_tensor_scale(const QuantizeOptions& options) noexcept {
   return options.tensor_scale && !options.given_scale;
 }
-/// The FP32 word of the scale of a whole tensor.
+/// The FP32 word of the scale of a whole tensor. It grows with the largest magnitude, so that of a tensor is the
+/// largest one of its parts.
 Expected<std::uint32_t> find_tensor_scale(const Elements& elements, uint64 most, Steps& steps, unsigned threads);
+/// The same of `count` elements from the one with the number `first` on.
+Expected<std::uint32_t> find_part_scale(const Elements& elements, uint64 first, uint64 count, uint64 most, Steps& steps,
+                                        unsigned threads);
+/// The scales of tensors by a team, which has each do an equal part of each; all get the result.
+Expected<std::vector<std::uint32_t>> find_team_scales(std::size_t tensors,
+                                                      const std::function<Elements(std::size_t tensor)>& elements,
+                                                      std::size_t window, const QuantizeOptions& options, Steps& steps);
 
 /// Where the bytes of codes and of scales go, each from the first of the tensor on.
 struct PackedSink {
@@ -69,6 +82,12 @@ struct Measured {
 /// Quantises the elements as `tensor` says, its tensor scale included.
 Expected<Measured> quantize_windows(const Elements& elements, const QuantizedTensor& tensor,
                                     const QuantizeOptions& options, uint64 most, Steps& steps, const PackedSink& sink);
+
+/// The same of a panel, whose error goes into `meter`; returns the flags of rounding. Codes and scales still count from
+/// the first of the tensor. Stops where another rank of the team has failed.
+Expected<Flags> quantize_panel(const Elements& elements, const QuantizedTensor& tensor, const QuantizeOptions& options,
+                               const Panel& panel, uint64 most, Steps& steps, const PackedSink& sink,
+                               ErrorMeter& meter);
 
 /// A packed tensor whose codes and scales stay in their file.
 struct PackedElements {

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "agree.hpp"
 #include "bitcube/io/array.hpp"
 #include "bitcube/quantize/convert_array.hpp"
 #include "elements.hpp"
@@ -30,6 +32,70 @@ Elements elements_of(const Source& source) {
           .rounded = source.rounded};
 }
 
+/// What one rank has made of a panel, for rank 0.
+struct PanelBytes {
+  std::uint64_t codes_at = 0;
+  std::uint64_t scales_at = 0;
+  std::string codes;
+  std::string scales;
+  Flags flags = Flags::none;
+  ErrorMeter meter{true};
+
+  std::string text() const {
+    const nlohmann::json json{codes_at, scales_at, codes, scales, static_cast<unsigned>(flags), meter.state()};
+    const std::vector<std::uint8_t> bytes = nlohmann::json::to_cbor(json);
+    return {bytes.begin(), bytes.end()};
+  }
+};
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+/// The panels of a tensor in turn to all ranks, their bytes to the sink of rank 0.
+Expected<Measured> quantize_by_team(const Elements& elements, const QuantizedTensor& tensor, const Lines& lines,
+                                    const QuantizeOptions& options, uint64 most, Steps& steps, const PackedSink& sink) {
+  Team& team = team_of(options.execution);
+  const std::vector<Panel> panels = panels_of(lines, tensor.format->group, ErrorMeter::kBlock, std::min(most, kEnough));
+  Measured out;
+  ErrorMeter meter;
+  for (std::size_t round = 0; round < panels.size(); round += team.size()) {
+    std::string mine;
+    if (const std::size_t i = round + team.rank(); i < panels.size()) {
+      PanelBytes panel;
+      const auto collect = [](std::uint64_t& at, std::string& text) {
+        return [&](std::uint64_t offset, std::span<const std::byte> bytes) -> Expected<void> {
+          if (text.empty()) at = offset;
+          text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());  // windows follow each other
+          return {};
+        };
+      };
+      const auto flags = quantize_panel(
+          elements, tensor, options, panels[i], most, steps,
+          {.codes = collect(panel.codes_at, panel.codes), .scales = collect(panel.scales_at, panel.scales)},
+          panel.meter);
+      if (!flags) return flags.error();
+      panel.flags = *flags;
+      mine = panel.text();
+    }
+    const auto all = team.gather(mine);
+    if (!all) return all.error();
+    for (const std::string& text : *all) {
+      if (text.empty()) continue;
+      const auto json = nlohmann::json::from_cbor(text);
+      const auto part = [&](std::size_t i) -> const std::string& { return json.at(i).get_ref<const std::string&>(); };
+      if (auto written = sink.codes(json.at(0), bytes_of(part(2))); !written) return written.error();
+      if (auto written = sink.scales(json.at(1), bytes_of(part(3))); !written) return written.error();
+      out.rounding_flags |= static_cast<Flags>(json.at(4).get<unsigned>());
+      const auto measured = ErrorMeter::from_state(part(5));
+      if (!measured) return measured.error();
+      meter.append(*measured);
+    }
+  }
+  out.error = meter.report();
+  return out;
+}
+
 }  // namespace
 
 Expected<Quantized> quantize(const Source& source, std::size_t axis, const QuantizeOptions& options,
@@ -47,10 +113,19 @@ Expected<Quantized> quantize(const Source& source, std::size_t axis, const Quant
 
     const bool two_passes = needs_tensor_scale(options);
     Steps steps(options.execution, lines.elements() * (two_passes ? 2 : 1));
+    const bool shared = team_of(options.execution).size() > 1;
+    if (shared && goldens != nullptr) return Error{"golden files are written by one process, not by several ranks"};
+    if (shared) {
+      const std::string same = fmt::format("{} {} {}", tensor.format->name, axis, fmt::join(tensor.shape, " "));
+      if (auto agreed = agree(team_of(options.execution), source.array->file.name(), same); !agreed) {
+        return agreed.error();
+      }
+    }
     if (two_passes) {
-      const auto scale = find_tensor_scale(elements, most, steps, options.execution.threads);
-      if (!scale) return scale.error();
-      tensor.tensor_scale = *scale;
+      const auto scales = find_team_scales(
+          1, [&](std::size_t) { return elements; }, window, options, steps);
+      if (!scales) return scales.error();
+      tensor.tensor_scale = scales->front();
     }
     const auto plan = plan_packed(file.name(), name, tensor);
     if (!plan) return plan.error();
@@ -72,7 +147,8 @@ Expected<Quantized> quantize(const Source& source, std::size_t axis, const Quant
         return goldens->add(part, words, [&](std::uint64_t i) { return w.element(lines, i); });
       };
     }
-    const auto measured = quantize_windows(elements, tensor, options, most, steps, sink);
+    const auto measured = shared ? quantize_by_team(elements, tensor, lines, options, most, steps, sink)
+                                 : quantize_windows(elements, tensor, options, most, steps, sink);
     if (!measured) return measured.error();
     if (auto same = source.array->file.check_unchanged(); !same) return same.error();
     out.rounding_flags = measured->rounding_flags;

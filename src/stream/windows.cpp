@@ -1,6 +1,7 @@
 #include "windows.hpp"
 
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -26,6 +27,50 @@ Expected<void> for_each_outer(const Lines& lines, uint64 most, const UseWindow& 
 }
 
 }  // namespace
+
+Panel whole_panel(const Lines& lines) noexcept {
+  return {{.outers = lines.count / lines.inner, .lanes = lines.length, .inners = lines.inner}};
+}
+
+std::vector<Panel> panels_of(const Lines& lines, unsigned group, uint64 block, uint64 elements) {
+  std::vector<Panel> panels;
+  if (lines.count == 0) return panels;
+  // Steps of `unit` indices that have `size` elements each, of which `groups` groups are a multiple of a block.
+  const auto step = [&](uint64 groups, uint64 size) {
+    const uint64 unit = block / std::gcd(block, groups % block);
+    const uint64 wanted = std::max<uint64>(1, elements / size);
+    return (wanted + unit - 1) / unit * unit;
+  };
+  const Window whole = whole_panel(lines).window;
+  const uint64 groups = (lines.length + group - 1) / group;
+  if (whole.outers > 1) {
+    (void)for_each_step(whole.outers, step(lines.inner % block * (groups % block), lines.inner * lines.length),
+                        [&](uint64 outer, uint64 outers) -> Expected<void> {
+                          Window w = whole;
+                          w.outer = outer;
+                          w.outers = outers;
+                          panels.push_back({w});
+                          return {};
+                        });
+  } else if (whole.inners > 1) {
+    (void)for_each_step(whole.inners, step(groups, lines.length), [&](uint64 inner, uint64 inners) -> Expected<void> {
+      Window w = whole;
+      w.inner = inner;
+      w.inners = inners;
+      panels.push_back({w});
+      return {};
+    });
+  } else {
+    (void)for_each_step(whole.lanes, step(1, group) * group, [&](uint64 lane, uint64 lanes) -> Expected<void> {
+      Window w = whole;
+      w.lane = lane;
+      w.lanes = lanes;
+      panels.push_back({w});
+      return {};
+    });
+  }
+  return panels;
+}
 
 Expected<void> for_each_in_line_order(const Lines& lines, unsigned group, uint64 most, const UseWindow& use) {
   const uint64 length = lines.length;

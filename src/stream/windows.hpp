@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "bitcube/expected.hpp"
 #include "bitcube/parallel.hpp"
@@ -33,6 +34,29 @@ struct Window {
     return ((outer + i / inners / lanes) * lines.length + lane + k) * lines.inner + inner + i % inners;
   }
 };
+
+/// A part of a tensor that is worked on by one process: lines that follow each other, or groups of a single line.
+/// `window` tells the indices.
+struct Panel {
+  Window window;
+
+  /// Its lines, as if it were a tensor.
+  Lines lines() const noexcept {
+    return {.count = window.outers * window.inners, .length = window.lanes, .inner = window.inners};
+  }
+  /// A window of these lines, in the tensor.
+  Window place(Window part) const noexcept {
+    part.outer += window.outer;
+    part.lane += window.lane;
+    part.inner += window.inner;
+    return part;
+  }
+};
+/// The tensor as one panel.
+Panel whole_panel(const Lines& lines) noexcept;
+/// Panels of about so many elements, in the order of the lines. Each but the last has a multiple of `block` groups,
+/// which may make one larger. A tensor without lines has none.
+std::vector<Panel> panels_of(const Lines& lines, unsigned group, uint64 block, uint64 elements);
 
 using UseWindow = std::function<Expected<void>(const Window&)>;
 

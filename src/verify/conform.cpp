@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "agree.hpp"
 #include "bitcube/io/directory.hpp"
 #include "bitcube/io/file.hpp"
 #include "bitcube/io/sha256.hpp"
@@ -35,7 +36,8 @@ std::string_view as_text(std::span<const std::byte> bytes) noexcept {
 /// A file that is being checked.
 struct Source {
   Buffer<std::byte> bytes;
-  std::string_view rows;  // after the header
+  std::string_view rows;    // after the header
+  bool recognised = false;  // what is wrong, if anything is, is its sidecar
   FileReport report;
 };
 
@@ -53,6 +55,66 @@ struct ChunkResult {
   std::vector<Mismatch> first;  // rows count from the start of the chunk
   std::string fault;            // of the row after `rows`
 };
+
+// For other ranks.
+using Json = nlohmann::json;
+
+Json pairs_json(std::span<const NamedText> list) {
+  Json json = Json::array();
+  for (const NamedText& pair : list) json.push_back({pair.name, pair.text});
+  return json;
+}
+Json to_json(const ChunkResult& r) {
+  Json first = Json::array();
+  for (const Mismatch& m : r.first) {
+    Json differences = Json::array();
+    for (const Difference& d : m.differences) differences.push_back({d.column, d.expected, d.got});
+    first.push_back({m.row, pairs_json(m.inputs), std::move(differences), m.rule});
+  }
+  return {r.rows, r.matches, r.known, r.mismatches, std::move(first), r.fault};
+}
+ChunkResult from_json(const Json& json) {
+  ChunkResult out;
+  out.rows = json.at(0);
+  out.matches = json.at(1);
+  out.known = json.at(2);
+  out.mismatches = json.at(3);
+  for (const Json& m : json.at(4)) {
+    Mismatch mismatch;
+    mismatch.row = m.at(0);
+    mismatch.rule = m.at(3);
+    for (const Json& pair : m.at(1)) mismatch.inputs.push_back({pair.at(0), pair.at(1)});
+    for (const Json& d : m.at(2)) mismatch.differences.push_back({d.at(0), d.at(1), d.at(2)});
+    out.first.push_back(std::move(mismatch));
+  }
+  out.fault = json.at(5);
+  return out;
+}
+std::string pack(const Json& json) {
+  const std::vector<std::uint8_t> bytes = Json::to_cbor(json);
+  return {bytes.begin(), bytes.end()};
+}
+
+/// The elements of which this rank has computed those with its number, and every team.size()-th after that, are there
+/// for all ranks afterwards.
+template <typename Element, typename ToJson, typename Use>
+Expected<void> exchange(Team& team, std::span<Element> elements, const ToJson& to_json_of, const Use& use) {
+  if (team.size() == 1) return {};
+  Json mine = Json::array();
+  for (std::size_t i = team.rank(); i < elements.size(); i += team.size()) mine.push_back(to_json_of(elements[i]));
+  const auto all = team.gather_all(pack(mine));
+  if (!all) return all.error();
+  for (std::size_t rank = 0; rank < all->size(); ++rank) {
+    if (rank == team.rank()) continue;
+    const Json others = Json::from_cbor((*all)[rank]);
+    std::size_t i = rank;
+    for (const Json& json : others) {
+      use(json, elements[i]);
+      i += team.size();
+    }
+  }
+  return {};
+}
 
 std::string_view next_line(std::string_view& text) noexcept {
   const std::size_t end = std::min(text.find('\n'), text.size());
@@ -187,7 +249,8 @@ Expected<void> check_sidecar(Source& source) {
   return {};
 }
 
-void open_source(Source& source, const ConformOptions& options) {
+/// `checks_sidecar`: one rank does it for all, for it reads the whole file.
+void open_source(Source& source, const ConformOptions& options, bool checks_sidecar) {
   FileReport& report = source.report;
   auto file = InputFile::open(report.path);
   if (!file) {
@@ -203,8 +266,30 @@ void open_source(Source& source, const ConformOptions& options) {
   if (auto known = recognise(source, options.first); !known) report.error = known.error();
   if (report.error) return;
   if (report.form->takes_profile) report.profile = options.profile;
+  source.recognised = true;
+  if (!checks_sidecar) return;
   if (auto right = check_sidecar(source); !right) report.error = right.error();
-  if (report.form->takes_profile && report.profile == nullptr) report.profile = &asl_profile();
+}
+
+/// What the ranks have found of sidecars. A file that one of them cannot read has that error for all.
+Expected<void> exchange_sidecars(Team& team, std::span<Source> sources) {
+  const auto found = [](const Source& source) {
+    const FileReport& r = source.report;
+    return Json{r.has_sidecar, r.profile != nullptr ? std::string(r.profile->name) : std::string(),
+                r.error ? r.error->message : std::string()};
+  };
+  const auto use = [](const Json& json, Source& source) {
+    FileReport& r = source.report;
+    r.has_sidecar = json.at(0);
+    r.profile = find_conversion_profile(json.at(1).get_ref<const std::string&>());
+    if (const std::string message = json.at(2); !message.empty() && !r.error) r.error = Error{message};
+  };
+  if (auto done = exchange(team, sources, found, use); !done) return done;
+  for (Source& source : sources) {
+    FileReport& r = source.report;
+    if (source.recognised && r.form->takes_profile && r.profile == nullptr) r.profile = &asl_profile();
+  }
+  return {};
 }
 
 /// Cuts the rows of a file after the first line that ends a chunk of kChunk bytes.
@@ -235,25 +320,38 @@ class ByteProgress {
   std::atomic<uint64> done_{0};
 };
 
-void check_batch(std::span<Source> sources, const ConformOptions& options, ByteProgress& progress) {
+Expected<void> check_batch(std::span<Source> sources, const ConformOptions& options, ByteProgress& progress) {
   const Execution quiet = options.execution.quiet();
-  parallel_for(sources.size(), quiet, [&](std::size_t i) { open_source(sources[i], options); });
+  Team& team = team_of(options.execution);
+  parallel_for(sources.size(), quiet,
+               [&](std::size_t i) { open_source(sources[i], options, i % team.size() == team.rank()); });
+  if (auto exchanged = exchange_sidecars(team, sources); !exchanged) return exchanged;
   std::vector<Chunk> chunks;
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (!sources[i].report.error) cut(i, sources[i].rows, chunks);
   }
-  for (std::size_t begin = 0; begin < chunks.size(); begin += kWave) {
-    const std::size_t count = std::min(kWave, chunks.size() - begin);
+  std::string plan;
+  for (const Chunk& chunk : chunks) plan += fmt::format("{} {}\n", chunk.source, chunk.text.size());
+  if (auto same = agree(team, "conform", plan); !same) return same;
+  const std::size_t wave = kWave * team.size();
+  for (std::size_t begin = 0; begin < chunks.size(); begin += wave) {
+    const std::size_t count = std::min(wave, chunks.size() - begin);
     std::vector<ChunkResult> results(count);
-    parallel_for(count, quiet, [&](std::size_t i) {
+    const std::size_t mine = count > team.rank() ? (count - team.rank() - 1) / team.size() + 1 : 0;
+    parallel_for(mine, quiet, [&](std::size_t n) {
+      const std::size_t i = team.rank() + n * team.size();
       const Chunk& chunk = chunks[begin + i];
       results[i] = check_chunk(chunk, sources[chunk.source].report, options.first);
-      progress.add(chunk.text.size());
+      progress.add(chunk.text.size() * team.size());
     });
+    auto exchanged = exchange(team, std::span(results), to_json,
+                              [](const Json& json, ChunkResult& result) { result = from_json(json); });
+    if (!exchanged) return exchanged;
     for (std::size_t i = 0; i < count; ++i) {
       merge(sources[chunks[begin + i].source].report, results[i], options.first);
     }
   }
+  return {};
 }
 
 /// The vector files of a directory by name, and sidecars without their file, which are a loss that must show.
@@ -304,6 +402,9 @@ Expected<ConformReport> check_all(std::span<const std::string> paths, const Conf
     sizes.push_back(size != std::numeric_limits<std::uintmax_t>::max() ? size : 0);
     total += sizes.back();
   }
+  std::string plan;
+  for (std::size_t i = 0; i < files->size(); ++i) plan += fmt::format("{} {}\n", sizes[i], (*files)[i]);
+  if (auto same = agree(team_of(options.execution), "conform", plan); !same) return same.error();
   ByteProgress progress(options.execution.progress, total);
   ConformReport report;
   for (std::size_t next = 0; next < files->size();) {
@@ -312,7 +413,7 @@ Expected<ConformReport> check_all(std::span<const std::string> paths, const Conf
       bytes += sizes[next];
       sources.emplace_back().report.path = (*files)[next];
     }
-    check_batch(sources, options, progress);
+    if (auto checked = check_batch(sources, options, progress); !checked) return checked.error();
     for (Source& source : sources) report.files.push_back(std::move(source.report));
   }
   return report;

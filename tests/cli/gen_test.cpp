@@ -115,6 +115,14 @@ TEST(Gen, PostprocessRowsOfS4AreKnownDifferences) {
   EXPECT_NE(checked.out.find("  s4x2-sign-extension "), std::string::npos) << checked.out;
 }
 
+TEST(Gen, AFullDiskIsNoOptionsFault) {
+  for (const char* kind : {"convert", "postprocess", "bundle"}) {
+    const Outcome full = run({"gen", kind, "--count", "20000", "-o", "/dev/full"});
+    EXPECT_EQ(full.exit, 2) << kind;
+    EXPECT_EQ(full.err, "bitcube: error: /dev/full: No space left on device\n") << kind;
+  }
+}
+
 TEST(Gen, Refuses) {
   const TempDir dir;
   const std::string out = dir / "x";

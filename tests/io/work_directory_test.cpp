@@ -48,6 +48,37 @@ TEST(WorkDirectory, OutlivesItsProcess) {
   EXPECT_EQ(dir.names(), std::set<std::string>{"target"});
 }
 
+TEST(WorkDirectory, HasMembers) {
+  const TempDir dir;
+  EXPECT_FALSE(WorkDirectory::join(dir / "w", 1));
+  {
+    auto opened = WorkDirectory::open(dir / "w");
+    ASSERT_TRUE(succeeds(opened));
+    std::optional<WorkDirectory> work = std::move(*opened);
+    EXPECT_TRUE(succeeds(work->restart("first")));
+    EXPECT_TRUE(succeeds(work->make_file(0, 8)));
+    auto member = WorkDirectory::join(dir / "w", 2);
+    ASSERT_TRUE(succeeds(member));
+    EXPECT_TRUE(succeeds(member->write_at(0, 2, to_bytes("xyz"))));
+    EXPECT_TRUE(succeeds(member->sync(0, "of a member")));
+    EXPECT_FALSE(WorkDirectory::join(dir / "w", 2));
+    work.reset();
+    const auto early = WorkDirectory::open(dir / "w");
+    ASSERT_FALSE(early);
+    EXPECT_NE(early.error().message.find("another process"), std::string::npos);
+  }
+  auto work = WorkDirectory::open(dir / "w");
+  ASSERT_TRUE(succeeds(work));
+  EXPECT_EQ(work->journal(), "first\n");
+  EXPECT_EQ(work->member_journals(), std::vector<std::string>{"of a member\n"});
+  EXPECT_EQ(text_of(dir / "w/0.data").substr(2, 3), "xyz");
+  EXPECT_TRUE(succeeds(work->forget_members()));
+  EXPECT_FALSE(std::filesystem::exists(dir / "w/2.journal"));
+  ASSERT_TRUE(succeeds(WorkDirectory::join(dir / "w", 1)));
+  EXPECT_TRUE(succeeds(work->remove()));
+  EXPECT_TRUE(dir.names().empty());
+}
+
 TEST(WorkDirectory, RestartForgetsAll) {
   const TempDir dir;
   auto work = WorkDirectory::open(dir / "w");

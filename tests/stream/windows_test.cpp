@@ -75,6 +75,41 @@ TEST(Windows, InLineOrder) {
   });
 }
 
+/// Panels follow each other, and each but the last has whole blocks: sums of blocks do not depend on them.
+TEST(Windows, PanelsAreWholeBlocks) {
+  for (const uint64 block : {1U, 4U, 6U, 512U}) {
+    for_many([&](const Lines& lines, unsigned group, uint64 most) {
+      const uint64 per_line = (lines.length + group - 1) / group;
+      uint64 next_line = 0;
+      uint64 next_lane = 0;
+      uint64 groups = 0;
+      for (const Panel& panel : panels_of(lines, group, block, most)) {
+        EXPECT_EQ(groups % block, 0U);
+        const auto use = [&](const Window& part) -> Expected<void> {
+          const Window w = panel.place(part);
+          EXPECT_EQ(w.line(lines), next_line);
+          EXPECT_EQ(w.lane, next_lane);
+          next_lane = (w.lane + w.lanes) % lines.length;
+          if (next_lane == 0) next_line += w.outers * w.inners;
+          groups += w.outers * w.inners * ((w.lanes + group - 1) / group);
+          return {};
+        };
+        EXPECT_TRUE(for_each_in_line_order(panel.lines(), group, 5000, use));
+      }
+      EXPECT_EQ(next_line, lines.count);
+      EXPECT_EQ(groups, lines.count * per_line);
+    });
+  }
+}
+
+TEST(Windows, PanelsHaveAboutTheirSize) {
+  // 4096 lanes are 64 groups, so 8 lines are a block.
+  EXPECT_EQ(panels_of(lines_of({800, 4096}, 1), 64, 512, 20 * 4096).size(), 34U);
+  EXPECT_EQ(panels_of(lines_of({4096, 800}, 0), 64, 512, 20 * 4096).size(), 34U);
+  EXPECT_EQ(panels_of(lines_of({10, 4096, 80}, 1), 64, 512, 1).size(), 10U);
+  EXPECT_EQ(panels_of(lines_of({1 << 20}, 0), 64, 512, 1 << 18).size(), 4U);
+}
+
 TEST(Windows, InMemoryOrder) {
   for_many([](const Lines& lines, unsigned group, uint64 most) {
     std::vector<Window> windows;

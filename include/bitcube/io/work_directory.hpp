@@ -8,19 +8,25 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "bitcube/expected.hpp"
 
 namespace bitcube {
 
 /// A directory with a journal, which is text line by line, and the files that are being written. It belongs to one
-/// process at a time, and only while that lives. What was written stays when the process is killed; after a crash of
-/// the machine only what was there at the last sync() is sure.
+/// process at a time, and to those that it lets join, and only while they live. What was written stays when a process
+/// is killed; after a crash of the machine only what was there at the last sync() is sure.
 class WorkDirectory {
  public:
   /// Makes the directory, or takes over what an earlier run has left. Errors: a directory with something else in it,
   /// another process that works in it.
   static Expected<WorkDirectory> open(const std::filesystem::path& path);
+
+  /// Another process that writes into files of the directory, with the consent of the one that has opened it; on
+  /// another machine perhaps. It has a journal of its own, which begins empty and has this number, 1 or more; each
+  /// number may be in use once. Only file(), record(), write_at(), read_at() and sync() are for it.
+  static Expected<WorkDirectory> join(const std::filesystem::path& path, std::size_t member);
 
   WorkDirectory(WorkDirectory&&) noexcept;
   WorkDirectory& operator=(WorkDirectory&&) noexcept;
@@ -31,6 +37,10 @@ class WorkDirectory {
   std::filesystem::path file(std::size_t number) const;
   /// The complete lines that were there at open(). A line that a kill has cut is none.
   const std::string& journal() const noexcept;
+  /// The same of those that had joined, in any order.
+  const std::vector<std::string>& member_journals() const noexcept;
+  /// Removes the journals of those that had joined.
+  Expected<void> forget_members();
   /// Removes all files and all lines, and begins with this line.
   Expected<void> restart(std::string_view line);
   /// Adds a line, which must have no line break.

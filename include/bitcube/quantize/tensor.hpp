@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -203,16 +204,32 @@ struct ErrorSums {
 /// whole, bit for bit, wherever the tensor was cut.
 class ErrorMeter {
  public:
+  /// A meter that `keeps` its blocks apart can be appended to another one.
+  explicit ErrorMeter(bool keeps = false) noexcept : keeps_(keeps) {}
+
   /// As measure(). After an error the meter is of no use.
   Expected<void> add(std::span<const std::byte> original, const QuantizedTensor& part, const Execution& execution = {});
   ErrorReport report() const noexcept;
 
+  /// How many groups are summed together.
+  static constexpr uint64 kBlock = 512;
+  /// Adds what a meter that keeps its blocks has seen of the groups that follow. Precondition: so far there were whole
+  /// blocks of kBlock groups.
+  void append(const ErrorMeter& next) noexcept;
+  /// All that append() needs, for another process of the same build; and the same from there.
+  std::string state() const;
+  static Expected<ErrorMeter> from_state(std::string_view state);
+
  private:
+  void close(const ErrorSums& block);
+
   // Groups are summed in blocks, and these in order: so the sums depend neither on threads nor on parts.
   uint64 lanes_ = 0;
   uint64 groups_ = 0;  // in the block that is not full yet
   ErrorSums open_;     // ... and their sums
-  ErrorSums total_;    // of the full blocks
+  ErrorSums total_;    // of the full blocks, unless they are kept
+  std::vector<ErrorSums> blocks_;
+  bool keeps_;
 };
 
 }  // namespace bitcube

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,9 @@ class Coverage {
   void sample(const Bundle& bundle);
   /// Adds the counts of another one of the same generator, in any order.
   void merge(const Coverage& other);
+  /// All counts, for another process with the same generator; and the same added there.
+  std::vector<uint64> state() const;
+  void merge_state(std::span<const uint64> state);
 
   uint64 bundles() const noexcept { return bundles_; }
   /// Samples that no declared bin stands for: 0, or the bins are wrong.

@@ -97,7 +97,8 @@ struct ElementReport {
 
 using TextSink = std::function<Expected<void>(std::string_view)>;
 
-/// Errors: no legal pair of types, all weights 0, a rounding that no pair takes; those of the sink.
+/// The team of options.execution shares the work, and rank 0 writes; all ranks have the report. Errors: no legal pair
+/// of types, all weights 0, a rounding that no pair takes; those of the sink.
 Expected<ElementReport> write_conversions(const ConvertOptions& options, const TextSink& sink);
 Expected<ElementReport> write_postprocess(const PostprocessVectorOptions& options, const TextSink& sink);
 

@@ -32,8 +32,9 @@ struct BundleRange {
 /// Where the text of a file goes, in order and in pieces; `file` is an index into BundleFormatInfo::suffixes.
 using BundleSink = std::function<Expected<void>(std::size_t file, std::string_view text)>;
 
-/// Makes the bundles of a range with all threads and writes them in order; the bytes do not depend on the threads.
-/// Returns what they cover. Errors: those of BundleGenerator::bundle(), and of the sink.
+/// Makes the bundles of a range with all threads and writes them in order; the bytes do not depend on the threads. The
+/// team of range.execution shares the work, and rank 0 writes. Returns what they cover, on all ranks. Errors: those of
+/// BundleGenerator::bundle(), and of the sink.
 Expected<Coverage> write_bundles(const BundleGenerator& generator, BundleFormat format, const BundleRange& range,
                                  const BundleSink& sink);
 

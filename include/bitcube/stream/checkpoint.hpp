@@ -50,7 +50,12 @@ struct CheckpointResult {
 ///
 /// Until commit() all is in a directory OUTPUT.partial beside the output (of an index: beside the new index). When the
 /// process is killed, the next run with the same source and options goes on with the tensors that are missing, and does
-/// again those whose bytes are no longer what was written; with others, and where a source has changed, it starts anew. Each file appears complete or not at all, the index last.
+/// again those whose bytes are no longer what was written; with others, and where a source has changed, it starts anew.
+/// Each file appears complete or not at all, the index last.
+///
+/// The team of options.quantize.execution shares the work, on a file system that all see: each rank writes its tensors
+/// where they belong, rank 0 writes the headers and puts the files in place. Any number of ranks can go on with what
+/// any other number has left. A tensor that several ranks share is finished when all are; until then a kill loses it.
 class CheckpointQuantizer {
  public:
   /// Reads and checks all headers; nothing is written.

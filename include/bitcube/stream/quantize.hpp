@@ -35,6 +35,9 @@ struct Quantized {
 /// those of bitcube::quantize(), write_packed(), write_goldens() and measure(), whatever the window. The array is read
 /// once, in the order of its lines (twice for an NVFP4 tensor scale). `goldens` may be null. Errors: those of these
 /// functions, and elements of another size than the carrier of `stored`. After one the files are of no use.
+///
+/// The team of options.execution shares the work: each rank reads and quantises some of the lines, rank 0 writes what
+/// all have made and knows the error. A team writes no golden files.
 Expected<Quantized> quantize(const Source& source, std::size_t axis, const QuantizeOptions& options,
                              std::string_view name, OutputFile& file, GoldenWriter* goldens = nullptr,
                              std::size_t window = kWindow);

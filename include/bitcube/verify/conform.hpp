@@ -116,8 +116,9 @@ struct ConformOptions {
 
 /// Checks vector files. Of a directory all .csv and .json files are taken, sorted by name; sidecars (FILE.meta.json)
 /// are read with the file that they describe. The form is recognised by the header, not by the name. Rows are streamed
-/// on all cores, and the report does not depend on the threads. What is wrong with a file is in its report; errors of
-/// the call are: no path, a path that does not exist, a directory without vector files, no memory.
+/// on all cores and by the team of options.execution, and the report, which all ranks have, does not depend on either.
+/// What is wrong with a file is in its report; errors of the call are: no path, a path that does not exist, a directory
+/// without vector files, no memory.
 Expected<ConformReport> conform(std::span<const std::string> paths, const ConformOptions& options = {});
 
 }  // namespace bitcube::verify
