@@ -114,7 +114,9 @@ def test_interrupts_end_the_program():
             time.sleep(0.01)
         assert comm(process) == "bitcube"
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == -signal.SIGINT and process.stderr.read() == b""
+        assert process.wait(20) == -signal.SIGINT
+        # Nothing where the signal comes before the program watches for signals; no traceback of Python in any case.
+        assert process.stderr.read() in (b"", b"bitcube: error: stopped by SIGINT\n")
     finally:
         process.kill()
         process.communicate()
