@@ -3,7 +3,7 @@ BUILD ?= build
 JOBS ?= $(shell nproc)
 
 .PHONY: all demo test test-exhaustive test-reproducible bench check coverage deb sbom bootstrap fuzz \
-  fuzz-build fuzz-long format tidy clean help
+  fuzz-build fuzz-long format tidy cppcheck clean help
 
 all: $(BUILD)/build.ninja
 	@cmake --build $(BUILD) -j $(JOBS) --target bitcube_program
@@ -85,6 +85,12 @@ tidy: bootstrap
 	@cmake --preset clang -B build-tidy -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON > /dev/null
 	@git ls-files '*.cpp' | xargs -P $(JOBS) -n 1 clang-tidy --quiet -p build-tidy
 
+# What cannot be mended stands in the suppressions, with the reason.
+cppcheck:
+	@scripts/bootstrap cppcheck
+	@cppcheck --std=c++20 --language=c++ --enable=warning,performance,portability --inline-suppr --quiet --error-exitcode=1 \
+	  --suppressions-list=tools/cppcheck-suppressions -j $(JOBS) -I include -I src src tools
+
 clean:
 	@rm -rf build build-*
 
@@ -100,4 +106,4 @@ help:
 	@echo 'make            build build/bitcube'
 	@echo 'make check PRESET=dev|tsan|clang   the test suite in that build'
 	@echo 'make fuzz       every fuzz target for a minute; make fuzz-long for an hour'
-	@echo 'make format | tidy | clean'
+	@echo 'make format | tidy | cppcheck | clean'

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <type_traits>
 #include <utility>
 
 #include "bitcube/cube/matrix_operand.hpp"
@@ -106,9 +107,10 @@ Expected<Data> load(const fs::path& directory) {
   data.count = images->shape.empty() ? 0 : static_cast<std::size_t>(images->shape[0]);
   if (data.count == 0) return Error{fmt::format("{}: no images", (directory / "images.npy").string())};
   constexpr std::array<std::size_t, kLayers + 1> widths{kSide * kSide, 256, 128, 10};
-  const auto read = [&]<typename Word>(std::vector<Word>& out, const std::string& file, DType dtype,
-                                       std::vector<uint64> shape) -> Expected<void> {
-    auto words = read_array<Word>(directory / file, dtype, shape);
+  const auto read = [&](auto& out, const std::string& file, DType dtype,
+                        const std::vector<uint64>& shape) -> Expected<void> {
+    using Words = std::remove_reference_t<decltype(out)>;
+    auto words = read_array<typename Words::value_type>(directory / file, dtype, shape);
     if (!words) return words.error();
     out = std::move(*words);
     return {};

@@ -127,8 +127,8 @@ std::size_t word_bytes(const ComparedPart& part) noexcept {
 
 class Comparer {
  public:
-  Comparer(const ComparedPart& part, const CompareOptions& options) : part_(part), options_(options), f_(*part.format) {
-    extents_ = extents_of(part.shape);
+  Comparer(const ComparedPart& part, const CompareOptions& options)
+      : part_(part), options_(options), f_(*part.format), extents_(extents_of(part.shape)) {
     auto& map = out_.map;
     map.matrix_rows = extents_.rows;
     map.matrix_columns = extents_.columns;

@@ -103,7 +103,7 @@ std::uint32_t capacity_for(std::uint64_t bytes) noexcept {
 }  // namespace
 
 const Format* tile_format(DataType type) noexcept {
-  static constexpr auto table = [] {
+  static constexpr auto table = []() {
     std::array<const Format*, 32> t{};
     for (const Format& f : formats) t[static_cast<std::size_t>(f.type)] = &f;
     t[static_cast<std::size_t>(DataType::e6m2)] = nullptr;

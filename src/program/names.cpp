@@ -9,7 +9,7 @@ namespace {
 using machine::FaultClass;
 using machine::TileLayout;
 
-constexpr auto layouts = [] {
+constexpr auto layouts = []() {
   std::array<std::string_view, 7> names{};
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = machine::name_of(static_cast<TileLayout>(i));
   return names;
@@ -26,7 +26,7 @@ constexpr std::array<LayoutAlias, 5> layout_aliases{{{"ND", TileLayout::row_majo
                                                      {"N8", TileLayout::cube_n8}}};
 
 constexpr std::size_t fault_count = static_cast<std::size_t>(FaultClass::bundle_post_commit);
-constexpr auto faults = [] {
+constexpr auto faults = []() {
   std::array<std::string_view, fault_count> names{};
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = machine::name_of(static_cast<FaultClass>(i + 1));
   return names;

@@ -174,7 +174,7 @@ class Parser {
       if (!text.empty() && text.back() != ' ') text += ' ';
     }
     while (!text.empty() && text.back() == ' ') text.pop_back();
-    if (text.size() > longest) text = text.substr(0, longest) + " …";
+    if (text.size() > longest) text.replace(longest, std::string::npos, " …");
     return text;
   }
 

@@ -292,7 +292,9 @@ class Quantizer {
     Tile tile;
     for (uint64 done = 0; done < lanes; done += piece) {
       const uint64 count = std::min(piece, lanes - done);
-      with_conversion([&]<typename From, typename To>(const auto& convert_word, From, To) {
+      with_conversion([&](const auto& convert_word, auto source, auto target) {
+        using From = decltype(source);
+        using To = decltype(target);
         const std::byte* from = words + done * sizeof(From);
         for (uint64 i = 0; i < count; ++i) {
           store_as<To>(tile.bytes.data() + i * sizeof(To), convert_word(load_as<From>(from + i * sizeof(From))));
@@ -315,7 +317,9 @@ class Quantizer {
                            line_bytes);
         return;
       }
-      with_conversion([&]<typename From, typename To>(const auto& convert_word, From, To) {
+      with_conversion([&](const auto& convert_word, auto source, auto target) {
+        using From = decltype(source);
+        using To = decltype(target);
         for (uint64 k = 0; k < at.lanes; ++k) {
           std::byte* to = tile.bytes.data() + (index * at.lanes + k) * sizeof(To);
           for (uint64 i = 0; i < count; ++i) {

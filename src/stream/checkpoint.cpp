@@ -149,7 +149,7 @@ Expected<void> CheckpointQuantizer::Impl::plan() {
   if (!exclude) return exclude.error();
   Sha256 sum;
   sum.add(fmt::format("bitcube {}\n", version));
-  auto files = visit_checkpoint(path, [&](const CheckpointFile& file, Safetensors source) {
+  auto files = visit_checkpoint(path, [&](const CheckpointFile& file, const Safetensors& source) {
     return plan_shard(file, source, *include, *exclude, sum);
   });
   if (!files) return files.error();

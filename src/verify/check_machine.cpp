@@ -15,7 +15,7 @@ struct LayoutName {
   std::string_view name;
   TileLayout layout;
 };
-constexpr auto kLayouts = [] {
+constexpr auto kLayouts = []() {
   std::array<LayoutName, 7> rows{};
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto layout = static_cast<TileLayout>(i);

@@ -82,7 +82,7 @@ constexpr std::array kEntries{
          "HiF4 groups with every intermediate value (JSON)"),
 };
 
-constexpr auto kForms = [] {
+constexpr auto kForms = []() {
   std::array<VectorForm, kEntries.size()> forms{};
   for (std::size_t i = 0; i < forms.size(); ++i) forms[i] = kEntries[i].form;
   return forms;

@@ -818,7 +818,7 @@ constexpr unsigned cube_function(Operation o) noexcept {
   }
   return 0;
 }
-inline constexpr std::array<std::uint8_t, 32> cube_functions = [] {
+inline constexpr std::array<std::uint8_t, 32> cube_functions = []() {
   std::array<std::uint8_t, 32> table{};
   for (std::size_t i = 0; i < table.size(); ++i) {
     const auto o = static_cast<Operation>(i);

@@ -28,7 +28,7 @@ inline constexpr std::int16_t no_field = -1;
 using FieldIndex = std::array<std::int16_t, static_cast<std::size_t>(Field::count)>;
 
 /// Where in FormInfo::fields each field of each form is.
-inline constexpr std::array<FieldIndex, forms.size()> field_index = [] {
+inline constexpr std::array<FieldIndex, forms.size()> field_index = []() {
   std::array<FieldIndex, forms.size()> table{};
   for (std::size_t i = 0; i < forms.size(); ++i) {
     table[i].fill(no_field);

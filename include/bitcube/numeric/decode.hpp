@@ -52,7 +52,8 @@ constexpr int hif8_fraction_bits(int e) noexcept {
 constexpr Value decode_hif8(uint64 code) noexcept {
   const bool negative = (code & 0x80) != 0;
   const uint64 b = code & 0x7F;
-  if (b == 0) return negative ? Value{Class::quiet_nan, {.negative = true}} : Value{};
+  if (b == 0 && negative) return {Class::quiet_nan, {.negative = true}};
+  if (b == 0) return {};
   if (b == 0x6F) return {Class::infinity, {.negative = negative}};
   if (b < 0x08) return {Class::subnormal, {negative, 1, static_cast<int>(b) - 23}};
   // The leading bits name the number of exponent bits; the first exponent bit is the sign, the hidden top one is 1.

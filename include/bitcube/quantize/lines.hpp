@@ -50,7 +50,7 @@ constexpr bool lines_of(std::span<const uint64> shape, std::size_t axis, Lines& 
 
 /// The little-endian word of 1, 2, 4 or 8 bytes at an address of any alignment.
 inline uint64 load_word(const std::byte* from, std::size_t bytes) noexcept {
-  const auto load = [from]<typename Word>(Word word) {
+  const auto load = [from](auto word) {
     std::memcpy(&word, from, sizeof word);
     return static_cast<uint64>(word);
   };

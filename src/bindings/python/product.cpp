@@ -70,8 +70,7 @@ const PreQuantMode& mode_of(std::string_view argument, const py::object& object)
 /// The arguments of a post-process, looked up in the tables, with the parameters in their carriers.
 class Postprocess {
  public:
-  explicit Postprocess(const py::dict& arguments) {
-    argument_ = arguments["argument"].cast<std::string>();
+  explicit Postprocess(const py::dict& arguments) : argument_(arguments["argument"].cast<std::string>()) {
     options_.mode = &mode_of(argument_, arguments["mode"]);
     read_quantisation(parameter<double>(arguments["scale"]), parameter<int64>(arguments["offset"]),
                       parameter<int64>(arguments["shift"]), parameter<uint64>(arguments["quant_params"]));

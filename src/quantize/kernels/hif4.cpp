@@ -302,7 +302,8 @@ HWY_INLINE void quantize_groups(D d, const std::byte* words, const Hif4Threshold
 template <class D, typename Word = hn::TFromD<D>>
 HWY_INLINE void quantize_line(D d, const std::byte* words, std::size_t lanes, const Hif4Thresholds<Word>& thresholds,
                               std::uint8_t* codes, std::uint8_t* scales) {
-  const auto advance = [&]<std::size_t kGroups>(std::integral_constant<std::size_t, kGroups>) HWY_ATTR {
+  const auto advance = [&](auto groups) HWY_ATTR {
+    constexpr std::size_t kGroups = decltype(groups)::value;
     for (; lanes >= kGroups * hif4_group_lanes; lanes -= kGroups * hif4_group_lanes) {
       quantize_groups<kGroups>(d, words, thresholds, codes, scales);
       words += kGroups * hif4_group_lanes * sizeof(Word);
