@@ -2,7 +2,8 @@
 BUILD ?= build
 JOBS ?= $(shell nproc)
 
-.PHONY: all demo test test-exhaustive test-reproducible bench check coverage deb sbom bootstrap format tidy clean help
+.PHONY: all demo test test-exhaustive test-reproducible bench check coverage deb sbom bootstrap fuzz \
+  fuzz-build fuzz-long format tidy clean help
 
 all: $(BUILD)/build.ninja
 	@cmake --build $(BUILD) -j $(JOBS) --target bitcube_program
@@ -63,6 +64,19 @@ check: bootstrap
 	@cmake --build --preset $(PRESET) -j $(JOBS)
 	@ctest --preset $(PRESET) -j $(JOBS)
 
+# Every fuzz target in turn: a minute each (FUZZ_SECONDS), or an hour. FUZZ_TARGETS="npy state" takes only these.
+FUZZ_SECONDS ?= 60
+fuzz: fuzz-build
+	@fuzz/run build-fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+
+fuzz-long: FUZZ_SECONDS = 3600
+fuzz-long: fuzz
+
+fuzz-build:
+	@scripts/bootstrap fuzz
+	@cmake --preset fuzz $(CMAKE_FLAGS) > /dev/null
+	@cmake --build --preset fuzz -j $(JOBS) --target fuzz_targets
+
 format:
 	@git ls-files '*.hpp' '*.cpp' '*.h' '*.c' | xargs clang-format -i
 
@@ -85,4 +99,5 @@ help:
 	@echo 'make sbom       $(BUILD)/sbom.spdx.json, what the build is made of'
 	@echo 'make            build build/bitcube'
 	@echo 'make check PRESET=dev|tsan|clang   the test suite in that build'
+	@echo 'make fuzz       every fuzz target for a minute; make fuzz-long for an hour'
 	@echo 'make format | tidy | clean'

@@ -1,6 +1,5 @@
 // bitcube asm, bitcube disasm: words from text, and text from words.
 #include <algorithm>
-#include <charconv>
 
 #include "bitcube/isa/forms.hpp"
 #include "bitcube/isa/text.hpp"
@@ -76,36 +75,6 @@ bool is_text(const std::string& path, std::string_view bytes) {
   });
 }
 
-/// The bytes of words in hexadecimal, one a line; # and // begin comments. Leading zeros may fill an entry of
-/// $readmemh.
-Expected<std::vector<std::uint8_t>> bytes_of_digits(const std::string& path, std::string_view text) {
-  std::vector<std::uint8_t> bytes;
-  for (std::size_t number = 1; !text.empty(); ++number) {
-    std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
-    line = line.substr(0, std::min(line.find('#'), line.find("//")));
-    constexpr std::string_view blanks = " \t\r";
-    line.remove_prefix(std::min(line.size(), line.find_first_not_of(blanks)));
-    line = line.substr(0, line.find_last_not_of(blanks) + 1);
-    if (line.empty()) continue;
-    uint64 word = 0;
-    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), word, 16);
-    if (error != std::errc{} || end != line.data() + line.size()) {
-      return Error{
-          fmt::format("{}:{}: '{}' is no word in hexadecimal; disasm takes one a line, or the bytes of words "
-                      "(a text of instructions is for bitcube asm)",
-                      path, number, line)};
-    }
-    const auto length = static_cast<std::size_t>(isa::instruction_length(word));
-    if (line.size() < 2 * length || (length < 8 && word >> (8 * length) != 0)) {
-      return Error{fmt::format("{}:{}: '{}' has {} digits, but an instruction that begins so has {}", path, number,
-                               line, line.size(), 2 * length)};
-    }
-    for (std::size_t i = 0; i < length; ++i) bytes.push_back(static_cast<std::uint8_t>(word >> (8 * i)));
-  }
-  return bytes;
-}
-
 Expected<Exit> disassemble(const DisasmOptions& options, const Console& console) {
   const auto file = InputFile::open(options.input, program::longest_text);
   if (!file) return file.error();
@@ -119,8 +88,8 @@ Expected<Exit> disassemble(const DisasmOptions& options, const Console& console)
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   std::vector<std::uint8_t> from_text;
   if (is_text(options.input, text)) {
-    auto words = bytes_of_digits(options.input, text);
-    if (!words) return words.error();
+    auto words = isa::bytes_of_digits(text);
+    if (!words) return Error{fmt::format("{}:{}", options.input, words.error().message)};
     from_text = std::move(*words);
     bytes = from_text;
   }

@@ -632,7 +632,7 @@ Expected<Diff> diff_checked(const DiffInputs& inputs, const DiffOptions& options
     const auto kind = check_product(*inputs.product, inputs.parts, elements);
     if (!kind) return kind.error();
     raw_carrier = inputs.product->options.profile->kind == Accumulation::raw_carrier;
-    if (!raw_carrier) source = product_source(elements, *inputs.product, *kind->accumulator, kind->group);
+    if (!raw_carrier) source = product_source(*inputs.product, *kind->accumulator, kind->group);
   }
   if (elements.total() == 0) return out;
   std::optional<uint64> dut_faults;  // where GOLDEN is wrong

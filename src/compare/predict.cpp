@@ -394,8 +394,8 @@ class QuantizationSource final : public Source {
 
 class ProductSource final : public Source {
  public:
-  ProductSource(const Elements& elements, const ProductInputs& inputs, const Format& accumulator, std::size_t group)
-      : elements_(elements), inputs_(inputs), accumulator_(accumulator), group_(group) {
+  ProductSource(const ProductInputs& inputs, const Format& accumulator, std::size_t group)
+      : inputs_(inputs), accumulator_(accumulator), group_(group) {
     rows_ = inputs.a.lines;
     columns_ = inputs.b.lines;
     rows_per_piece_ = std::max<std::size_t>(1, (std::size_t{1} << 22) / columns_);
@@ -804,7 +804,6 @@ class ProductSource final : public Source {
     return out;
   }
 
-  const Elements& elements_;
   const ProductInputs& inputs_;
   const Format& accumulator_;
   std::size_t group_;
@@ -824,9 +823,8 @@ std::unique_ptr<Source> conversion_source(const Elements& elements, const Conver
 std::unique_ptr<Source> quantization_source(const Elements& elements, const QuantizationInputs& inputs) {
   return std::make_unique<QuantizationSource>(elements, inputs);
 }
-std::unique_ptr<Source> product_source(const Elements& elements, const ProductInputs& inputs, const Format& accumulator,
-                                       std::size_t group) {
-  return std::make_unique<ProductSource>(elements, inputs, accumulator, group);
+std::unique_ptr<Source> product_source(const ProductInputs& inputs, const Format& accumulator, std::size_t group) {
+  return std::make_unique<ProductSource>(inputs, accumulator, group);
 }
 
 }  // namespace bitcube::compare_detail

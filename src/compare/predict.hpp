@@ -157,8 +157,7 @@ class Source {
 std::unique_ptr<Source> golden_source(const Elements& elements);
 std::unique_ptr<Source> conversion_source(const Elements& elements, const ConversionInputs& inputs);
 std::unique_ptr<Source> quantization_source(const Elements& elements, const QuantizationInputs& inputs);
-std::unique_ptr<Source> product_source(const Elements& elements, const ProductInputs& inputs, const Format& accumulator,
-                                       std::size_t group);
+std::unique_ptr<Source> product_source(const ProductInputs& inputs, const Format& accumulator, std::size_t group);
 
 /// One way to be wrong, of one hypothesis.
 struct Variant {

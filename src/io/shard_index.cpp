@@ -168,8 +168,9 @@ Expected<std::string> shard_index_text(const ShardIndex& index, std::uint64_t to
   return guarded("index of shards", [&]() -> Expected<std::string> {
     using Ordered = nlohmann::ordered_json;
     Ordered json;
-    json[kMetadata] = index.metadata.empty() ? Ordered::object() : Ordered(Json::parse(index.metadata));
-    json[kMetadata]["total_size"] = total_size;
+    Json metadata = index.metadata.empty() ? Json::object() : Json::parse(index.metadata);
+    metadata["total_size"] = total_size;  // among the other keys, which are in alphabetical order
+    json[kMetadata] = Ordered(metadata);
     Ordered& map = json[kMap] = Ordered::object();
     // operator[] would look for each name among all before it; these are known to be different.
     auto& pairs = map.get_ref<Ordered::object_t&>();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <optional>
 #include <utility>
 
@@ -397,6 +398,34 @@ std::vector<std::uint8_t> to_bytes(std::span<const Word> words) {
   std::vector<std::uint8_t> bytes;
   for (const Word& word : words) {
     for (int i = 0; i < word.length; ++i) bytes.push_back(static_cast<std::uint8_t>(word.bits >> (8 * i)));
+  }
+  return bytes;
+}
+
+Expected<std::vector<std::uint8_t>> bytes_of_digits(std::string_view text) {
+  std::vector<std::uint8_t> bytes;
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    line = line.substr(0, std::min(line.find('#'), line.find("//")));
+    constexpr std::string_view blanks = " \t\r";
+    line.remove_prefix(std::min(line.size(), line.find_first_not_of(blanks)));
+    line = line.substr(0, line.find_last_not_of(blanks) + 1);
+    if (line.empty()) continue;
+    std::uint64_t word = 0;
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), word, 16);
+    if (error != std::errc{} || end != line.data() + line.size()) {
+      return Error{
+          fmt::format("{}: '{}' is no word in hexadecimal; disasm takes one a line, or the bytes of words "
+                      "(a text of instructions is for bitcube asm)",
+                      number, line)};
+    }
+    const auto length = static_cast<std::size_t>(instruction_length(word));
+    if (line.size() < 2 * length || (length < 8 && word >> (8 * length) != 0)) {
+      return Error{fmt::format("{}: '{}' has {} digits, but an instruction that begins so has {}", number, line,
+                               line.size(), 2 * length)};
+    }
+    for (std::size_t i = 0; i < length; ++i) bytes.push_back(static_cast<std::uint8_t>(word >> (8 * i)));
   }
   return bytes;
 }

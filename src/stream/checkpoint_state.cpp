@@ -59,7 +59,7 @@ std::string done_line(std::size_t tensor, const Finished& finished) {
 
 std::optional<std::size_t> read_done(std::string_view text, Finished& finished) {
   const auto end = text.rfind(' ');
-  if (text.substr(end) != seal(text.substr(0, end))) return std::nullopt;
+  if (end == std::string_view::npos || text.substr(end) != seal(text.substr(0, end))) return std::nullopt;
   std::istringstream line{std::string(text.substr(0, end))};
   CheckpointResult& result = finished.result;
   ErrorReport& e = result.error;

@@ -320,8 +320,8 @@ struct Comparer {
         for (const uint64 extent : info.shape) elements *= extent;  // fits: it was read
         total += info.packed ? elements : info.bytes / 2;
       }
-      Steps steps(execution, total);
-      const Comparer comparer{*file.impl_, *original.impl_, execution, window, steps};
+      Steps done(execution, total);
+      const Comparer comparer{*file.impl_, *original.impl_, execution, window, done};
       std::vector<Comparison> out;
       for (std::size_t i = 0; i < file.tensors().size(); ++i) {
         auto compared = comparer.compare(i);

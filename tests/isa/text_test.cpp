@@ -237,6 +237,20 @@ TEST(IsaText, UndefinedBitsAreData) {
   EXPECT_EQ(to_text(*odd), ".word 0x04004293");
 }
 
+TEST(IsaText, WordsInHexadecimal) {
+  const auto bytes = bytes_of_digits("38531181  # comment\n\n00000000000000002C06 // padded as $readmemh has it\r\n");
+  ASSERT_TRUE(bytes) << bytes.error().message;
+  EXPECT_EQ(*bytes, (std::vector<std::uint8_t>{0x81, 0x11, 0x53, 0x38, 0x06, 0x2C}));
+  const auto error = [](std::string_view text) {
+    const auto refused = bytes_of_digits(text);
+    return refused ? std::string() : refused.error().message;
+  };
+  EXPECT_TRUE(error("38531181\nBSTOP").starts_with("2: 'BSTOP' is no word in hexadecimal"));
+  EXPECT_TRUE(error("531181").starts_with("1: '531181' has 6 digits, but an instruction that begins so has 8"));
+  EXPECT_TRUE(error("138531181").starts_with("1: '138531181' has 9 digits"));
+  EXPECT_TRUE(error("11111111111111111").starts_with("1: "));
+}
+
 TEST(IsaText, Names) {
   for (int i = 0; i < 64; ++i) EXPECT_EQ(find_tile(tile_name(i)), i);
   for (int i = 0; i < shared_tile_count; ++i) EXPECT_EQ(find_shared_tile(shared_tile_name(i)), i);

@@ -34,6 +34,10 @@ std::string_view strip_comment(std::string_view line) noexcept;
 /// The bytes of some words, as they stand in memory.
 std::vector<std::uint8_t> to_bytes(std::span<const Word> words);
 
+/// The bytes of words in hexadecimal, one a line; # and // begin comments. Leading zeros may fill an entry of
+/// $readmemh. An error starts with "LINE: ".
+Expected<std::vector<std::uint8_t>> bytes_of_digits(std::string_view text);
+
 /// Canonical text. An instruction that encode() refuses in strict decoding is written as data.
 std::string to_text(const Instruction& instruction);
 /// Canonical text of the instruction, or the directive for bits that are none. assemble_line() of it gives the word.
