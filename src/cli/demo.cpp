@@ -109,8 +109,8 @@ Expected<Data> load(const fs::path& directory) {
   constexpr std::array<std::size_t, kLayers + 1> widths{kSide * kSide, 256, 128, 10};
   const auto read = [&](auto& out, const std::string& file, DType dtype,
                         const std::vector<uint64>& shape) -> Expected<void> {
-    using Words = std::remove_reference_t<decltype(out)>;
-    auto words = read_array<typename Words::value_type>(directory / file, dtype, shape);
+    using Out = std::remove_reference_t<decltype(out)>;
+    auto words = read_array<typename Out::value_type>(directory / file, dtype, shape);
     if (!words) return words.error();
     out = std::move(*words);
     return {};
