@@ -560,6 +560,7 @@ Expected<Coverage> write(const BundleGenerator& generator, BundleFormat format, 
       chunk.coverage = none;
       const uint64 end = std::min(ahead, (c + 1) * kChunk);
       for (uint64 i = c * kChunk; i < end; ++i) {
+        throw_if_cancelled(execution);  // a chunk takes a while
         const auto bundle = generator.bundle(range.first + done + i);
         if (!bundle) {
           chunk.error = bundle.error();
@@ -571,6 +572,7 @@ Expected<Coverage> write(const BundleGenerator& generator, BundleFormat format, 
     });
     uint64 index = range.first + done;
     for (Chunk& chunk : chunks) {
+      throw_if_cancelled(execution);
       if (chunk.error) return *chunk.error;
       for (Rendered& r : chunk.bundles) {
         if (auto ok = writer.add(index++, std::move(r)); !ok) return ok.error();
