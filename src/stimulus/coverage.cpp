@@ -236,7 +236,7 @@ Coverage::Model legal_model(const BundleGenerator::Plan& plan) {
     for (const Head& h : heads) {
       g[types].add(type_key(operation, h.a, h.b, static_cast<unsigned>(h.layout)), type_bin(h));
       if (isa::is_cube(operation)) {
-        smallest_k_cell = std::min<std::uint32_t>(smallest_k_cell, 128 / format_of(h.b).lane_bits);
+        smallest_k_cell = std::min<std::uint32_t>(smallest_k_cell, 128U / format_of(h.b).lane_bits);
       }
     }
     if (is_matmul(operation)) {

@@ -588,6 +588,7 @@ Expected<Coverage> write(const BundleGenerator& generator, BundleFormat format, 
       chunk.coverage = none;
       const uint64 end = std::min(ahead, (c + 1) * kChunk);
       for (uint64 i = c * kChunk; i < end; ++i) {
+        throw_if_cancelled(execution);  // a chunk takes a while
         const auto bundle = generator.bundle(range.first + done + i);
         if (!bundle) {
           chunk.error = bundle.error();
@@ -611,6 +612,7 @@ Expected<Coverage> write(const BundleGenerator& generator, BundleFormat format, 
     std::vector<std::size_t> next(all->size());
     for (std::size_t rank = 1; rank < all->size(); ++rank) others[rank] = nlohmann::json::from_cbor((*all)[rank]);
     for (uint64 i = 0; i < ahead && team.leads(); ++i) {
+      if (i % kChunk == 0) throw_if_cancelled(execution);  // text for a disk takes a while, too
       const std::size_t rank = i / kChunk % team.size();
       auto ok = writer.add(range.first + done + i, rank == 0 ? std::move(chunks[i / kChunk].bundles[i % kChunk])
                                                              : rendered(others[rank].at(next[rank]++)));

@@ -6,14 +6,6 @@
 #include "bitcube/io/packed.hpp"
 #include "cli/program.hpp"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define BITCUBE_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define BITCUBE_SANITIZED 1
-#endif
-#endif
-
 namespace bitcube::test {
 namespace {
 
@@ -22,12 +14,6 @@ constexpr long kLimit = 215 * 1000;     // a window, the program itself and many
 
 class Memory : public testing::Test {
  protected:
-  void SetUp() override {
-#ifdef BITCUBE_SANITIZED
-    GTEST_SKIP() << "sanitizers take memory of their own";
-#endif
-  }
-
   /// A .npy file of zeros.
   std::string zeros(DType dtype, const std::vector<std::uint64_t>& shape, long too_much = kPromised) const {
     const std::string path = dir_ / "zeros.npy";
