@@ -11,6 +11,7 @@
 #include "bitcube/numeric/convert.hpp"
 #include "bitcube/quantize/lines.hpp"
 #include "compare/predict.hpp"
+#include "first_error.hpp"
 #include "guarded.hpp"
 #include "value_text.hpp"
 
@@ -181,25 +182,21 @@ class Engine {
     if (!faults.places.empty()) covered.resize(static_cast<std::size_t>(elements_.total() / 64 + 1));
     Score all;
     std::vector<uint64> residual;
-    std::optional<Error> error;
+    FirstError failed;
     std::mutex mutex;
     std::atomic<bool> hopeless{false};
     parallel_for(pieces, options_.compare.execution, [&](std::size_t i) {
       if (hopeless.load(std::memory_order_relaxed)) return;
       const Sample sample = source_.piece(i);
       const auto predicted = base(faults, sample);
-      std::optional<Score> s;
-      if (predicted) s = score(faults, sample, *predicted, covered);
+      if (!predicted) return failed.report(i, predicted.error());
+      const Score s = score(faults, sample, *predicted, covered);
       const std::scoped_lock lock(mutex);
-      if (!s) {
-        error = predicted.error();
-        return;
-      }
-      all.merge(*s);
+      all.merge(s);
       if (all.broken * 10 > mismatches_) hopeless = true;  // it is not even mostly right
-      residual.insert(residual.end(), s->residual.begin(), s->residual.end());
+      residual.insert(residual.end(), s.residual.begin(), s.residual.end());
     });
-    if (error) return *error;
+    if (failed.error()) return *failed.error();
     for (uint64 at = 0; !covered.empty() && at < elements_.total(); ++at) {
       if (at % kCancelCheck == 0) throw_if_cancelled(options_.compare.execution);
       if ((covered[at / 64] >> (at % 64) & 1) != 0) continue;
@@ -581,18 +578,13 @@ struct GoldenCheck {
 Expected<GoldenCheck> check_golden(const Elements& elements, const Source& source, const Execution& execution) {
   std::atomic<uint64> golden{0};
   std::atomic<uint64> dut{0};
-  std::optional<Error> error;
-  std::mutex mutex;
+  FirstError failed;
   Faults faults = source.faults();
   faults.recompute = true;
   parallel_for(source.pieces(), execution, [&](std::size_t i) {
     const Sample sample = source.piece(i);
     const auto predicted = source.evaluate(faults, sample);
-    if (!predicted) {
-      const std::scoped_lock lock(mutex);
-      error = predicted.error();
-      return;
-    }
+    if (!predicted) return failed.report(i, predicted.error());
     uint64 g = 0;
     uint64 d = 0;
     for (std::size_t k = 0; k < sample.indices.size(); ++k) {
@@ -602,7 +594,7 @@ Expected<GoldenCheck> check_golden(const Elements& elements, const Source& sourc
     golden += g;
     dut += d;
   });
-  if (error) return *error;
+  if (failed.error()) return *failed.error();
   return GoldenCheck{golden.load(), dut.load()};
 }
 

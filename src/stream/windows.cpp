@@ -1,9 +1,9 @@
 #include "windows.hpp"
 
-#include <mutex>
 #include <numeric>
-#include <optional>
 #include <vector>
+
+#include "first_error.hpp"
 
 namespace bitcube::stream {
 namespace {
@@ -127,9 +127,7 @@ Expected<void> read_pieces(const Read& read, const Pieces& pieces, std::span<std
   constexpr std::uint64_t kAtOnce = std::uint64_t{1} << 18;
   const bool together = pieces.stride - pieces.run <= kGap;
   const std::uint64_t per_task = std::max<std::uint64_t>(1, kAtOnce / (together ? pieces.stride : pieces.run + kGap));
-  std::mutex mutex;
-  std::optional<Error> error;  // that of the first piece, whatever thread sees it first
-  std::uint64_t error_task = 0;
+  FirstError failed;
   parallel_for((pieces.count + per_task - 1) / per_task, {.threads = threads}, [&](std::size_t task) {
     const std::uint64_t first = task * per_task;
     const std::uint64_t count = std::min(per_task, pieces.count - first);
@@ -145,13 +143,9 @@ Expected<void> read_pieces(const Read& read, const Pieces& pieces, std::span<std
     } else {
       for (std::uint64_t i = 0; i < count && done; ++i) done = read(offset + i * pieces.stride, place(i));
     }
-    if (done) return;
-    const std::lock_guard lock(mutex);
-    if (error && error_task < task) return;
-    error = done.error();
-    error_task = task;
+    if (!done) failed.report(task, done.error());
   });
-  if (error) return *error;
+  if (failed.error()) return *failed.error();
   return {};
 }
 

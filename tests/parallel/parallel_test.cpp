@@ -11,12 +11,21 @@
 #include "bitcube/cube/postprocess_matrix.hpp"
 #include "bitcube/quantize/convert_array.hpp"
 #include "bitcube/quantize/tensor.hpp"
+#include "first_error.hpp"
 #include "io/temp_dir.hpp"
 
 namespace bitcube {
 namespace {
 
 using test::fails_with;
+
+TEST(FirstError, IsThatOfTheFirstPieceWhoeverCame) {
+  FirstError failed;
+  EXPECT_FALSE(failed.error());
+  for (const std::size_t piece : {5U, 7U, 2U, 3U}) failed.report(piece, Error{std::to_string(piece)});
+  ASSERT_TRUE(failed.error());
+  EXPECT_EQ(failed.error()->message, "2");
+}
 
 TEST(Cancel, EndsALoopBetweenTwoPieces) {
   for (const unsigned threads : {1U, 0U}) {
