@@ -174,13 +174,17 @@ struct WorkDirectory::Impl {
     }
     struct stat status {};
     if (::fstat(journal_fd, &status) != 0) return system_error(name, errno);
-    if (status.st_nlink != 0) return true;
+    if (status.st_nlink > 1) {
+      return Error{fmt::format("{}: has another name as well, so it is no journal of unfinished output; remove it",
+                               name.string())};
+    }
+    if (status.st_nlink == 1) return true;
     ::close(std::exchange(journal_fd, -1));
     return false;
   }
 
   /// Reads what members have left. None of them may be alive.
-  Expected<void> read_members() {
+  Expected<void> read_members(std::string_view kind) {
     const auto all = names();
     if (!all) return all.error();
     for (const std::string& name : *all) {
@@ -189,13 +193,14 @@ struct WorkDirectory::Impl {
       member.path = path;
       const auto locked = member.lock(path / name);
       if (!locked) return locked.error();
-      if (auto read = member.read_journal(); !read) return read;
+      if (auto read = member.read_journal(kind); !read) return read;
       members.push_back(std::move(member.journal));
     }
     return {};
   }
 
-  Expected<void> read_journal() {
+  /// Changes nothing of a journal that is not of this kind. One that was killed as it began has less of it.
+  Expected<void> read_journal(std::string_view kind) {
     struct stat status {};
     if (::fstat(journal_fd, &status) != 0) return fail(errno);
     const auto size = static_cast<std::uint64_t>(status.st_size);
@@ -210,6 +215,12 @@ struct WorkDirectory::Impl {
       if (count == 0) journal.resize(at);
       at += static_cast<std::size_t>(count);
     }
+    if (!journal.starts_with(kind) && !kind.starts_with(journal)) {
+      return Error{
+          fmt::format("{}: this directory is for unfinished output, but its journal is of something else; "
+                      "remove it or rename it",
+                      path.string())};
+    }
     const auto last = journal.rfind('\n');
     journal.resize(last == std::string::npos ? 0 : last + 1);
     journal_size = journal.size();
@@ -223,7 +234,7 @@ WorkDirectory::WorkDirectory(WorkDirectory&&) noexcept = default;
 WorkDirectory& WorkDirectory::operator=(WorkDirectory&&) noexcept = default;
 WorkDirectory::~WorkDirectory() = default;
 
-Expected<WorkDirectory> WorkDirectory::open(const fs::path& path) {
+Expected<WorkDirectory> WorkDirectory::open(const fs::path& path, std::string_view kind) {
   constexpr int kTries = 100;  // how often can others begin and end between two lines of this function?
   auto impl = std::make_unique<Impl>();
   impl->path = path;
@@ -235,6 +246,15 @@ Expected<WorkDirectory> WorkDirectory::open(const fs::path& path) {
       if (::lstat(path.c_str(), &status) != 0) continue;
       if (!S_ISDIR(status.st_mode)) {
         return Error{fmt::format("{}: is in the way of the unfinished output; remove it or rename it", path.string())};
+      }
+      // Where owners are made up (vfat, NFS without root), all in a directory are of one.
+      struct stat parent {};
+      if (status.st_uid != ::geteuid() &&
+          (::stat((path / "..").c_str(), &parent) != 0 || parent.st_uid != status.st_uid)) {
+        return Error{
+            fmt::format("{}: this directory is for unfinished output, but belongs to another user; remove it "
+                        "or rename it",
+                        path.string())};
       }
     }
     const auto names = impl->names();
@@ -252,8 +272,8 @@ Expected<WorkDirectory> WorkDirectory::open(const fs::path& path) {
     const auto locked = impl->lock(path / kJournal);
     if (!locked) return locked.error();
     if (!*locked) continue;
-    if (auto read = impl->read_journal(); !read) return read.error();
-    if (auto read = impl->read_members(); !read) return read.error();
+    if (auto read = impl->read_journal(kind); !read) return read.error();
+    if (auto read = impl->read_members(kind); !read) return read.error();
     impl->is_new = false;
     return WorkDirectory(std::move(impl));
   }

@@ -318,7 +318,7 @@ Expected<void> CheckpointQuantizer::Impl::find_targets(const fs::path& output) {
 }
 
 Expected<void> CheckpointQuantizer::Impl::open_work() {
-  auto opened = WorkDirectory::open(targets.back().string() + ".partial");
+  auto opened = WorkDirectory::open(targets.back().string() + ".partial", work_line(""));
   if (!opened) return opened.error();
   work.emplace(std::move(*opened));
   return {};

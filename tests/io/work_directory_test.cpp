@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <optional>
 
@@ -113,6 +114,48 @@ TEST(WorkDirectory, TouchesNothingElse) {
                                                 "remove it or rename it"));
   EXPECT_EQ(text_of(dir / "w/thesis.tex"), "x");
   EXPECT_FALSE(WorkDirectory::open(dir / "none/w"));
+}
+
+TEST(WorkDirectory, ADirectoryOfSomethingElseIsLeftAsItIs) {
+  const TempDir dir;
+  constexpr std::string_view kKind = "work ";
+  std::filesystem::create_directory(dir / "w");
+  for (const char* name : {"w/journal", "w/3.journal"}) {
+    write_text(dir / "w/journal", "");
+    write_text(dir / name, "my diary");
+    write_text(dir / "w/7.data", "precious");
+    EXPECT_TRUE(fails_with(WorkDirectory::open(dir / "w", kKind),
+                           std::string(dir / "w") + ": this directory is for unfinished output, but its journal is of "
+                                                    "something else; remove it or rename it"))
+        << name;
+    EXPECT_EQ(text_of(dir / name), "my diary");
+    EXPECT_EQ(text_of(dir / "w/7.data"), "precious");
+    std::filesystem::remove(dir / name);
+  }
+  // A journal that is another file as well would be written through.
+  write_text(dir / "victim", "work of another");
+  std::filesystem::remove(dir / "w/journal");
+  std::filesystem::create_hard_link(dir / "victim", dir / "w/journal");
+  EXPECT_TRUE(fails_with(WorkDirectory::open(dir / "w", kKind),
+                         std::string(dir / "w/journal") +
+                             ": has another name as well, so it is no journal of unfinished output; remove it"));
+  EXPECT_EQ(text_of(dir / "victim"), "work of another");
+  std::filesystem::remove(dir / "w/journal");
+  // A kill as the first line was written.
+  write_text(dir / "w/journal", "wo");
+  EXPECT_TRUE(succeeds(WorkDirectory::open(dir / "w", kKind)));
+}
+
+TEST(WorkDirectory, ADirectoryOfAnotherUserIsLeftAsItIs) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir / "w");
+  if (::chown(std::string(dir / "w").c_str(), 65534, 65534) != 0) {  // only root gives files away
+    EXPECT_NE(::geteuid(), 0U);
+    return;
+  }
+  EXPECT_TRUE(fails_with(WorkDirectory::open(dir / "w"),
+                         std::string(dir / "w") + ": this directory is for unfinished output, but belongs to another "
+                                                  "user; remove it or rename it"));
 }
 
 }  // namespace

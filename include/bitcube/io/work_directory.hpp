@@ -19,9 +19,9 @@ namespace bitcube {
 /// is killed; after a crash of the machine only what was there at the last sync() is sure.
 class WorkDirectory {
  public:
-  /// Makes the directory, or takes over what an earlier run has left. Errors: a directory with something else in it,
-  /// another process that works in it.
-  static Expected<WorkDirectory> open(const std::filesystem::path& path);
+  /// Makes the directory, or takes over what an earlier run has left. `kind` is what its journals begin with. Errors: a
+  /// directory with something else in it, also in its journals, or of another user; another process that works in it.
+  static Expected<WorkDirectory> open(const std::filesystem::path& path, std::string_view kind = {});
 
   /// Another process that writes into files of the directory, with the consent of the one that has opened it; on
   /// another machine perhaps. It has a journal of its own, which begins empty and has this number, 1 or more; each
