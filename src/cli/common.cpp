@@ -74,12 +74,37 @@ Expected<void> Console::print_json(const Json& json) const {
   return print(dump(json, 2));
 }
 
+namespace {
+
+/// A message as people get it. What it quotes may come from a stranger's file: it is not long, and nothing in it
+/// commands the terminal.
+std::string for_people(std::string_view text) {
+  constexpr std::size_t kMost = 16'384;
+  const std::string_view shown = text.substr(0, kMost);
+  std::string out;
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    const auto c = static_cast<unsigned char>(shown[i]);
+    const bool c1 = c == 0xC2 && i + 1 < shown.size() && static_cast<unsigned char>(shown[i + 1]) < 0xA0;
+    if (c1) ++i;
+    if (c1 || (c < 0x20 && c != '\n') || c == 0x7F) {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(shown[i]));
+    } else {
+      out += shown[i];
+    }
+  }
+  if (text.size() > kMost) out += fmt::format(" ... ({} bytes more)", text.size() - kMost);
+  return out;
+}
+
+}  // namespace
+
 void Console::message(std::string_view kind, std::string_view text) const noexcept {
   // Where standard error fails as well, nothing is left that could be told.
   if (!team_.leads()) return;
   try {
+    const std::string shown = for_people(text);
     (void)write_all(STDERR_FILENO,
-                    json_ ? dump(Json{{kind, text}}, -1) : fmt::format("{}: {}: {}\n", program_, kind, text));
+                    json_ ? dump(Json{{kind, shown}}, -1) : fmt::format("{}: {}: {}\n", program_, kind, shown));
   } catch (const std::exception&) {
     out_of_memory();
   }

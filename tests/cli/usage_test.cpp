@@ -66,6 +66,21 @@ TEST(Usage, BadUsage) {
 }
 
 /// As `-o "$OUT"` gives it where OUT is not set. No output may be lost because of that.
+// What a message quotes may come from a stranger's file.
+TEST(Usage, MessagesDoNotCommandTheTerminal) {
+  const TempDir dir;
+  write_text(dir / "p.s", ".tile 0 T#1 CUBE_M16 E4M3 16 32 = \033[31mred\007\xC2\x9Bm\xC3\xBC\n");
+  const Outcome outcome = run({"run", dir / "p.s"});
+  EXPECT_EQ(outcome.exit, 2);
+  EXPECT_NE(outcome.err.find("\\x1b[31mred\\x07\\x9bm\xC3\xBC"), std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.err.find_first_of("\033\007"), std::string::npos);
+  write_text(dir / "p.s", ".tile 0 T#1 CUBE_M16 E4M3 16 32 = " + std::string(1'000'000, 'x') + "\n");
+  const Outcome bounded = run({"run", dir / "p.s"});
+  EXPECT_EQ(bounded.exit, 2);
+  EXPECT_LT(bounded.err.size(), 17'000U);
+  EXPECT_NE(bounded.err.find(" bytes more)"), std::string::npos);
+}
+
 TEST(Usage, OptionsWithoutAValue) {
   EXPECT_TRUE(refuses({"convert", "x.npy", "--to", "bf16", "-o", ""}, "--output: its value is empty"));
   EXPECT_TRUE(refuses({"convert", "1", "--to", "bf16", "--output", ""}, "--output: its value is empty"));
