@@ -24,6 +24,7 @@ constexpr std::chrono::milliseconds patience(500);
 
 std::atomic<int> received{0};
 std::atomic<bool> told{false};
+std::atomic<bool> finished{false};
 
 sigset_t awaited;           // by watch_signals()
 sigset_t blocked_at_first;  // before block_signals()
@@ -51,6 +52,7 @@ void wait(sigset_t set, const Console& console) {
   received.store(number);
   stop().request_stop();
   std::this_thread::sleep_for(patience);
+  if (finished.load()) return;
   const auto lock = abandon_outputs();
   for (const Signal& signal : signals) {
     if (signal.number == number && !told.load()) console.error(fmt::format("stopped by {}", signal.name));
@@ -85,6 +87,11 @@ void watch_signals(const Console& console) {
 
 std::stop_token interruption() {
   return stop().get_token();
+}
+
+void ignore_signals() {
+  finished.store(true);
+  for (const Signal& signal : signals) (void)std::signal(signal.number, SIG_IGN);  // one that waits is dropped
 }
 
 void end_by_signal() {

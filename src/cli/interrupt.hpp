@@ -20,6 +20,9 @@ void watch_signals(const Console& console);
 /// What long calls take as Execution::cancel.
 std::stop_token interruption();
 
+/// From now on no signal ends the program, also none that came before: its work is complete, and it ends by itself.
+void ignore_signals();
+
 /// Ends the program by the signal that came, as whoever started it expects; returns if none came. One that comes later
 /// says nothing any more: why the program ends has been told.
 void end_by_signal();

@@ -1,5 +1,6 @@
 // The program bitcube-mpi: subcommands of bitcube that many processes do together, on many machines.
 #include <sched.h>
+#include <sys/stat.h>
 #include <tbb/global_control.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include <array>
 #include <optional>
 
+#include "agree.hpp"
 #include "interrupt.hpp"
 #include "mpi_team.hpp"
 #include "program.hpp"
@@ -55,6 +57,25 @@ void adapt(CLI::App& command) {
   for (CLI::App* part : command.get_subcommands([](CLI::App*) { return true; })) adapt(*part);
 }
 
+/// What the command line says, and of the files that it names what tells one from another: every rank has to see the
+/// same. A file may be in an option's value, or have a type and a shape behind it.
+std::string what_is_seen(int argc, char** argv) {
+  std::string seen;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    seen += fmt::format("{}\n", word);
+    std::string name(word.starts_with("--") ? word.substr(std::min(word.find('='), word.size() - 1) + 1) : word);
+    struct stat status {};
+    for (const bool whole : {true, false}) {
+      if (!whole) name.resize(std::min(name.find(':'), name.size()));
+      if (::stat(name.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+      seen += fmt::format("{} {}.{:09}\n", status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+      break;
+    }
+  }
+  return seen;
+}
+
 cli::Exit run(int argc, char** argv) {
   using namespace cli;
   constexpr std::array<AddCommand, 4> commands{add_quantize, add_matmul, add_conform, add_gen};
@@ -72,7 +93,10 @@ cli::Exit run(int argc, char** argv) {
   static const Console console(wants_json(argc, argv), team, program.name);
   std::optional<tbb::global_control> limit;
   if (!names_threads(argc, argv)) limit.emplace(tbb::global_control::max_allowed_parallelism, default_threads(team));
-  auto result = run_program(argc, argv, program, console);
+  auto result = [&]() -> Expected<Exit> {
+    if (auto same = agree(team, program.name, what_is_seen(argc, argv)); !same) return same.error();
+    return run_program(argc, argv, program, console);
+  }();
   if (!result) {
     result = team.fail(result.error());
   } else if (const auto met = team.gather_all({}); !met) {  // others may have failed meanwhile
@@ -96,6 +120,8 @@ int main(int argc, char** argv) {
   const cli::Exit exit = mpi::run(argc, argv);
   // Before MPI_Finalize, which waits for mpirun, and that for the ranks that it is about to end.
   if (exit == cli::Exit::error) cli::end_by_signal();
+  // What is complete stays what it is, also where mpirun asks its ranks to end meanwhile.
+  cli::ignore_signals();
   MPI_Finalize();
   return static_cast<int>(exit);
 }

@@ -321,7 +321,18 @@ def strangers(folder):
     np.save(folder / "w.npy", floats(64, 8))
     differ(*[["quantize", folder / f"{rows}.npy", "-f", "hif4", "-o", folder / "q"] for rows in (64, 96)])
     differ(*[["matmul", folder / f"{rows}.npy", folder / "w.npy", "-o", folder / "d"] for rows in (64, 96)])
+    differ(*[["matmul", folder / "64.npy", folder / "w.npy", "--accumulate", how, "-o", folder / "d"] for how in ("fma", "exact")])
+    differ(*[["quantize", folder / "64.npy", "-f", "mxfp4", "--round", how, "-o", folder / "q"] for how in ("rne", "rtz")])
     differ(*[["conform", pathlib.Path(VECTORS, name)] for name in ("e8m0.csv", "fp19_class.csv")])
+    # A copy that is out of date: only its time tells.
+    for name in ("here", "there"):
+        (folder / name).mkdir()
+        np.save(folder / name / "a.npy", floats(64, 64))
+    os.utime(folder / "there" / "a.npy", (1, 1))
+    for command in (f"matmul a.npy --c=a.npy '{folder / '64.npy'}'", "quantize a.npy -f hif4"):
+        outcome = apart(*[["sh", "-c", f"cd '{folder / name}' && exec '{MPI}' {command} -o '{folder / 'q'}'"]
+                          for name in ("here", "there")])
+        check(outcome.returncode == 2 and told in outcome.stderr, command, outcome.stdout, outcome.stderr)
     # A file that one rank cannot read as the other does, though its name and size are the same.
     for name, text in (("one", "no,known,form\n"), ("two", pathlib.Path(VECTORS, "e8m0.csv").read_text())):
         (folder / name).write_text(text.ljust(100000, "\n"))
