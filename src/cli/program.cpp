@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
@@ -120,20 +121,22 @@ Expected<Exit> run(std::vector<std::string> arguments, const Program& program, c
 
 const Console* terminal = nullptr;  // of end_without_memory()
 
+std::atomic<bool> memory_ran_out{false};
+
+/// Before operator new throws. Who ends in end_without_memory() cannot say why: an exception that meets `noexcept` is
+/// not caught there.
+void note_lack_of_memory() {
+  memory_ran_out.store(true);
+  throw std::bad_alloc();
+}
+
 /// Destructors of the JSON library allocate, and are noexcept: without memory they end the program. It ends in the same
 /// way as others without memory do, and allocates nothing on the way; what else is not caught is a defect and aborts.
 void end_without_memory() {
-  const std::exception_ptr exception = std::current_exception();
-  if (exception == nullptr) std::abort();
-  try {
-    std::rethrow_exception(exception);
-  } catch (const std::bad_alloc&) {
-    const auto lock = abandon_outputs();
-    terminal->out_of_memory();
-    ::_exit(static_cast<int>(Exit::error));
-  } catch (...) {
-    std::abort();
-  }
+  if (!memory_ran_out.load()) std::abort();
+  const auto lock = abandon_outputs();
+  terminal->out_of_memory();
+  ::_exit(static_cast<int>(Exit::error));
 }
 
 }  // namespace
@@ -143,6 +146,7 @@ Expected<Exit> run_program(int argc, char** argv, const Program& program, const 
   (void)std::signal(SIGPIPE, SIG_IGN);  // a reader that went away is a failed write
   (void)std::signal(SIGXFSZ, SIG_IGN);  // so is a file beyond the limit of its size
   terminal = &console;
+  std::set_new_handler(note_lack_of_memory);
   std::set_terminate(end_without_memory);
   watch_signals(console);
   try {

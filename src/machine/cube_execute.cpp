@@ -1,5 +1,6 @@
 // Stage H of a CUBE bundle: the sources as operands of the cube room, its results as Tiles (architecture 6).
 #include <cstring>
+#include <new>
 
 #include "bitcube/cube/matmul.hpp"
 #include "bitcube/cube/postprocess_matrix.hpp"
@@ -97,6 +98,7 @@ void run_pe(const State& state, const CubePlan& plan, const PePlan& pe, Effects&
     product.bias = bias;
   }
   const auto accumulators = matmul(a.operand, b.operand, product);
+  if (!accumulators) throw std::bad_alloc();  // the plan is legal, so nothing else can be missing
 
   PostprocessOptions post;
   post.mode = plan.mode;
@@ -125,6 +127,7 @@ void run_pe(const State& state, const CubePlan& plan, const PePlan& pe, Effects&
     post.row_max_init = row_max_in;
   }
   const auto result = postprocess(*accumulators, post);
+  if (!result) throw std::bad_alloc();
   effects.flags |= result->flags;
 
   for (std::size_t i = 0; i < plan.destinations.size(); ++i) {

@@ -144,7 +144,7 @@ Expected<VectorMetadata> write(const std::string& path, const VectorOptions& opt
 
 }  // namespace
 
-std::span<const VectorKind> vector_kinds() noexcept {
+std::span<const VectorKind> vector_kinds() {
   static const auto kinds = [] {
     std::vector<VectorKind> list;
     for (const KindEntry& entry : kind_entries()) list.push_back(entry.kind);
@@ -153,7 +153,7 @@ std::span<const VectorKind> vector_kinds() noexcept {
   return kinds;
 }
 
-const VectorKind* find_vector_kind(std::string_view name) noexcept {
+const VectorKind* find_vector_kind(std::string_view name) {
   for (const VectorKind& kind : vector_kinds()) {
     if (equal_ignoring_case(kind.name, name)) return &kind;
   }

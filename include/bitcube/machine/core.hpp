@@ -6,7 +6,7 @@
 //   if (outcome.fault) ...
 //
 // A Core is a value: copies are cheap (Tiles and pages are shared until one side writes) and compare with ==. Nothing
-// in it throws, prints or reads global state.
+// in it prints, reads global state, or throws anything but std::bad_alloc.
 #pragma once
 
 #include <cstdint>

@@ -21,9 +21,9 @@ struct VectorKind {
   std::string_view meaning;  // which rows
 };
 
-std::span<const VectorKind> vector_kinds() noexcept;
+std::span<const VectorKind> vector_kinds();
 /// The kind of this name in any case, or nullptr.
-const VectorKind* find_vector_kind(std::string_view name) noexcept;
+const VectorKind* find_vector_kind(std::string_view name);
 
 struct VectorOptions {
   const VectorKind* kind = nullptr;
