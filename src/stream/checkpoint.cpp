@@ -672,19 +672,24 @@ Expected<void> CheckpointQuantizer::Impl::run_items(const std::vector<Item>& ite
     const auto source = read_safetensors(shard.file.path);
     if (!source) return source.error();
     if (auto same = check_unchanged(shard, *source); !same) return same;
+    // What fails because the source is another by now is not to be gone on with.
+    const auto why = [&](Expected<void> failed) {
+      if (auto same = check_unchanged(shard, *source); !same) return same;
+      return failed;
+    };
     for (; item != items.end() && item->shard == number; ++item) {
       Finished finished;
       if (item->number) {
         PanelResult result{.tensor = item->tensor, .number = *item->number};
         auto made = tensors[item->tensor].source != nullptr ? quantize_part(*item, *source, result, steps, window)
                                                             : copy_tensor(*item, *source, finished, steps);
-        if (!made) return made;
+        if (!made) return why(made);
         panels.push_back(std::move(result));
         continue;
       }
       auto made = tensors[item->tensor].source != nullptr ? quantize_tensor(*item, *source, finished, steps, window)
                                                           : copy_tensor(*item, *source, finished, steps);
-      if (!made) return made;
+      if (!made) return why(made);
       if (auto recorded = work->record(done_line(item->tensor, finished)); !recorded) return recorded;
       done.emplace(item->tensor, std::move(finished));
       if (std::chrono::steady_clock::now() - last_sync < kSyncInterval) continue;

@@ -500,6 +500,22 @@ TEST_F(Checkpoint, AChangedSourceIsSeen) {
   EXPECT_EQ(dir_.names(), std::set<std::string>{"in.safetensors"});
 }
 
+// There is nothing to go on with: the next run sees another source.
+TEST_F(Checkpoint, ASourceThatIsCutShortIsAChangedOne) {
+  write_checkpoint(path("in.safetensors"), {{"a", "F32", {64, 64}}, {"b", "F32", {64, 64}}});
+  const auto size = std::filesystem::file_size(path("in.safetensors"));
+  CheckpointOptions options;
+  options.quantize.execution.progress = [&](std::size_t, std::size_t) {
+    std::filesystem::resize_file(path("in.safetensors"), size - 4);
+  };
+  auto work = CheckpointQuantizer::plan(path("in.safetensors"), options);
+  ASSERT_TRUE(succeeds(work));
+  EXPECT_TRUE(fails_with(work->run(path("out")), path("in.safetensors") +
+                                                     ": was changed while it was read; what was made of it is removed, "
+                                                     "so run this again"));
+  EXPECT_EQ(dir_.names(), std::set<std::string>{"in.safetensors"});
+}
+
 class Sharded : public Checkpoint {
  protected:
   void SetUp() override {
