@@ -1,5 +1,6 @@
 #include "postprocess_run.hpp"
 
+#include <set>
 #include <utility>
 
 #include "bitcube/io/sha256.hpp"
@@ -24,12 +25,16 @@ Expected<PostprocessRun> PostprocessRun::prepare(const PostprocessArguments& arg
     out.files_.push_back({"group_max", group->path, {}, {}, {rows, (cols + group->n - 1) / group->n}});
   }
   for (const std::string& path : arguments.inputs()) inputs.push_back(path);
+  std::set<std::string> paths;
   for (File& file : out.files_) {
     if (file.path.empty()) continue;
+    // By another name of the same file it is the commit that finds it.
+    if (!paths.insert(file.path).second) {
+      return Error{fmt::format("{}: two outputs go to this file; give each its own name", file.path)};
+    }
     auto created = create_output(file.path, inputs, console.team());
     if (!created) return created.error();
     file.file = std::move(*created);
-    inputs.push_back(file.path);  // two results in one file would lose one
   }
   return out;
 }

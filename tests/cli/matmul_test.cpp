@@ -202,6 +202,8 @@ TEST_F(Matmul, Refuses) {
   EXPECT_TRUE(refuses(command("a.npy", "b.npy", {"--c", path("a.npy")}), "2 x 3, but it must be 2 x 2"));
   EXPECT_TRUE(refuses(command("a8.npy", "b8.npy", {"--bias", path("a.npy")}), "the accumulator is S32"));
   EXPECT_TRUE(refuses(command("a.npy", "b.npy", {}, "a.npy"), "a.npy: is also an input"));
+  EXPECT_TRUE(refuses(command("a.npy", "b.npy", {"--row-max", path("d.npy")}, "d.npy"),
+                      "d.npy: two outputs go to this file; give each its own name"));
   EXPECT_TRUE(refuses(command("a.npy", "b.npy", {}, "none/d.npy"), "none/d.npy: No such file"));
   EXPECT_TRUE(refuses(command("a8.npy", "b8.npy", {"--a-type", "e2m1", "--a-scales", path("a8.npy")}),
                       "the scales of E2M1X2 are uint8"));
