@@ -13,10 +13,7 @@ bool has_unseen(std::string_view text) noexcept {
                                                     "\u202A", "\u202B", "\u202C", "\u202D", "\u202E",
                                                     "\u2066", "\u2067", "\u2068", "\u2069"};
   for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (byte < 0x20 || byte == 0x7F) return true;
-    // U+0080 to U+009F are C2 80 to C2 9F.
-    if (byte == 0xC2 && i + 1 < text.size() && (static_cast<unsigned char>(text[i + 1]) & 0xE0) == 0x80) return true;
+    if (control_bytes(text, i) != 0) return true;
   }
   return text.find("\uFEFF") != std::string_view::npos || std::ranges::any_of(unseen, [&](std::string_view character) {
            return text.find(character) != std::string_view::npos;
@@ -24,6 +21,14 @@ bool has_unseen(std::string_view text) noexcept {
 }
 
 }  // namespace
+
+std::size_t control_bytes(std::string_view text, std::size_t at) noexcept {
+  const auto byte = static_cast<unsigned char>(text[at]);
+  if (byte < 0x20 || byte == 0x7F) return 1;
+  // U+0080 to U+009F are C2 80 to C2 9F.
+  const bool c1 = byte == 0xC2 && at + 1 < text.size() && (static_cast<unsigned char>(text[at + 1]) & 0xE0) == 0x80;
+  return c1 ? 2 : 0;
+}
 
 std::string quote_text(std::string_view text, std::size_t most) {
   using Json = nlohmann::json;

@@ -21,6 +21,7 @@
 #include "bitcube/numeric/text.hpp"
 #include "bitcube/stream/window.hpp"
 #include "interrupt.hpp"
+#include "quote_text.hpp"
 
 namespace bitcube::cli {
 
@@ -83,13 +84,12 @@ std::string for_people(std::string_view text) {
   const std::string_view shown = text.substr(0, kMost);
   std::string out;
   for (std::size_t i = 0; i < shown.size(); ++i) {
-    const auto c = static_cast<unsigned char>(shown[i]);
-    const bool c1 = c == 0xC2 && i + 1 < shown.size() && static_cast<unsigned char>(shown[i + 1]) < 0xA0;
-    if (c1) ++i;
-    if (c1 || (c < 0x20 && c != '\n') || c == 0x7F) {
-      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(shown[i]));
-    } else {
+    const std::size_t control = shown[i] == '\n' ? 0 : control_bytes(shown, i);
+    if (control == 0) {
       out += shown[i];
+    } else {
+      i += control - 1;
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(shown[i]));
     }
   }
   if (text.size() > kMost) out += fmt::format(" ... ({} bytes more)", text.size() - kMost);

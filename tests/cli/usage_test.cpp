@@ -74,6 +74,10 @@ TEST(Usage, MessagesDoNotCommandTheTerminal) {
   EXPECT_EQ(outcome.exit, 2);
   EXPECT_NE(outcome.err.find("\\x1b[31mred\\x07\\x9bm\xC3\xBC"), std::string::npos) << outcome.err;
   EXPECT_EQ(outcome.err.find_first_of("\033\007"), std::string::npos);
+  // A byte that only begins a control is none, and what follows it stays.
+  write_text(dir / "p.s", ".tile 0 T#1 CUBE_M16 E4M3 16 32 = x\xC2Qy\n");
+  const Outcome begun = run({"run", dir / "p.s"});
+  EXPECT_NE(begun.err.find("x\xC2Qy"), std::string::npos) << begun.err;
   write_text(dir / "p.s", ".tile 0 T#1 CUBE_M16 E4M3 16 32 = " + std::string(1'000'000, 'x') + "\n");
   const Outcome bounded = run({"run", dir / "p.s"});
   EXPECT_EQ(bounded.exit, 2);
