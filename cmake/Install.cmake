@@ -23,27 +23,24 @@ install(FILES ${PROJECT_BINARY_DIR}/bitcubeConfig.cmake ${PROJECT_BINARY_DIR}/bi
         DESTINATION ${config_dir} COMPONENT dev)
 install(FILES ${PROJECT_BINARY_DIR}/bitcube.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
 
-# Manual pages and completion scripts, both from what the program says of itself.
+# Manual pages and completion scripts, both from what a program says of itself, in this folder of the build.
+function(bitcube_shell_files program folder component)
+  add_custom_command(OUTPUT ${folder}/made
+                     COMMAND ${PROJECT_SOURCE_DIR}/tools/shell-files $<TARGET_FILE:${program}> ${folder}
+                     COMMAND ${CMAKE_COMMAND} -E touch ${folder}/made
+                     DEPENDS ${program} tools/shell-files VERBATIM)
+  add_custom_target(${program}_shell_files ALL DEPENDS ${folder}/made)
+  install(DIRECTORY ${folder}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT ${component})
+endfunction()
 set(shell_dir ${PROJECT_BINARY_DIR}/shell)
-add_custom_command(OUTPUT ${shell_dir}/made
-                   COMMAND ${PROJECT_SOURCE_DIR}/tools/shell-files $<TARGET_FILE:bitcube_program> ${shell_dir}
-                   COMMAND ${CMAKE_COMMAND} -E touch ${shell_dir}/made
-                   DEPENDS bitcube_program tools/shell-files VERBATIM)
-add_custom_target(bitcube_shell_files ALL DEPENDS ${shell_dir}/made)
-install(DIRECTORY ${shell_dir}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT tools)
+bitcube_shell_files(bitcube_program ${shell_dir} tools)
 install(FILES ${shell_dir}/bitcube.bash RENAME bitcube
         DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT tools)
 install(FILES ${shell_dir}/_bitcube DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions COMPONENT tools)
 
 if(BITCUBE_MPI)
   install(TARGETS bitcube_mpi_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT mpi)
-  set(mpi_dir ${PROJECT_BINARY_DIR}/shell-mpi)
-  add_custom_command(OUTPUT ${mpi_dir}/made
-                     COMMAND ${PROJECT_SOURCE_DIR}/tools/shell-files $<TARGET_FILE:bitcube_mpi_program> ${mpi_dir}
-                     COMMAND ${CMAKE_COMMAND} -E touch ${mpi_dir}/made
-                     DEPENDS bitcube_mpi_program tools/shell-files VERBATIM)
-  add_custom_target(bitcube_mpi_shell_files ALL DEPENDS ${mpi_dir}/made)
-  install(DIRECTORY ${mpi_dir}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT mpi)
+  bitcube_shell_files(bitcube_mpi_program ${PROJECT_BINARY_DIR}/shell-mpi mpi)
 endif()
 
 if(BITCUBE_PYTHON)
