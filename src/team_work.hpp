@@ -1,23 +1,26 @@
-// Processes that share work of which they all have to see the same.
+// What processes do that share a piece of work.
 #pragma once
 
-#include <fmt/format.h>
-
+#include <cstddef>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <string_view>
 
+#include "bitcube/parallel.hpp"
 #include "bitcube/team.hpp"
 
 namespace bitcube {
 
 /// Meets all others. An Error unless all gave the same, which says of what they share; `what` begins the message.
-inline Expected<void> agree(Team& team, std::string_view what, std::string_view mine) {
-  const auto all = team.gather_all(mine);
-  if (!all) return all.error();
-  for (std::size_t rank = 0; rank < all->size(); ++rank) {
-    if ((*all)[rank] == mine) continue;
-    return Error{fmt::format("{}: rank {} sees other files than this one, or was given other arguments", what, rank)};
-  }
-  return {};
-}
+Expected<void> agree(Team& team, std::string_view what, std::string_view mine);
+
+/// body(i) of the pieces 0 to count - 1 that are this rank's, where they are dealt in turn, on the threads of
+/// `execution`.
+void for_own_pieces(const Team& team, std::size_t count, const Execution& execution,
+                    const std::function<void(std::size_t)>& body);
+
+/// A value as the bytes that ranks give each other (CBOR).
+std::string pack(const nlohmann::json& json);
 
 }  // namespace bitcube

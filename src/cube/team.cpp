@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "agree.hpp"
 #include "guarded.hpp"
+#include "team_work.hpp"
 
 namespace bitcube {
 namespace {

@@ -8,10 +8,10 @@
 #include <array>
 #include <optional>
 
-#include "agree.hpp"
 #include "interrupt.hpp"
 #include "mpi_team.hpp"
 #include "program.hpp"
+#include "team_work.hpp"
 
 namespace bitcube::mpi {
 namespace {

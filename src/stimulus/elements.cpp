@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "agree.hpp"
 #include "bitcube/cube/postprocess.hpp"
 #include "bitcube/numeric/convert.hpp"
 #include "guarded.hpp"
 #include "recipe.hpp"
+#include "team_work.hpp"
 #include "verify/forms.hpp"
 #include "verify/generate.hpp"
 
@@ -150,9 +150,7 @@ Expected<std::vector<uint64>> in_pieces(const ElementOptions& options, std::size
         options.execution.progress(std::min<uint64>(options.count, done + finished * kChunk), options.count);
       };
     }
-    const std::size_t turns = pieces.size() > team.rank() ? (pieces.size() - team.rank() - 1) / team.size() + 1 : 0;
-    parallel_for(turns, execution, [&](std::size_t turn) {
-      const std::size_t p = team.rank() + turn * team.size();
+    for_own_pieces(team, pieces.size(), execution, [&](std::size_t p) {
       Piece& piece = pieces[p];
       piece.counts.assign(counters, 0);
       const uint64 first = options.first + done + p * kChunk;
@@ -165,8 +163,7 @@ Expected<std::vector<uint64>> in_pieces(const ElementOptions& options, std::size
       for (std::size_t i = 0; i < counters; ++i) total[i] += pieces[p].counts[i];
       if (!team.leads()) mine.push_back(std::move(pieces[p].text));
     }
-    const std::vector<std::uint8_t> packed = nlohmann::json::to_cbor(mine);
-    const auto all = team.gather({reinterpret_cast<const char*>(packed.data()), packed.size()});
+    const auto all = team.gather(pack(mine));
     if (!all) return all.error();
     for (std::size_t rank = 1; rank < all->size(); ++rank) {
       std::size_t p = rank;

@@ -7,10 +7,10 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "agree.hpp"
 #include "bitcube/isa/text.hpp"
 #include "bitcube/numeric/text.hpp"
 #include "guarded.hpp"
+#include "team_work.hpp"
 
 namespace bitcube::stimulus {
 namespace {
@@ -270,14 +270,6 @@ Rendered rendered(const nlohmann::json& json) {
   Rendered out{.text = json.at(0), .entries = json.at(1)};
   for (const auto& row : json.at(2)) out.rows.push_back({row.at(0), row.at(1), row.at(2), row.at(3), row.at(4)});
   return out;
-}
-std::string pack(const nlohmann::json& json) {
-  const std::vector<std::uint8_t> bytes = nlohmann::json::to_cbor(json);
-  return {bytes.begin(), bytes.end()};
-}
-/// How many of `count` pieces, dealt in turn, this rank has.
-std::size_t turns(const Team& team, std::size_t count) {
-  return count > team.rank() ? (count - team.rank() - 1) / team.size() + 1 : 0;
 }
 
 class ImageMaker {
@@ -582,8 +574,7 @@ Expected<Coverage> write(const BundleGenerator& generator, BundleFormat format, 
         range.execution.progress(std::min<uint64>(range.count, done + finished * kChunk), range.count);
       };
     }
-    parallel_for(turns(team, chunks.size()), execution, [&](std::size_t turn) {
-      const std::size_t c = team.rank() + turn * team.size();
+    for_own_pieces(team, chunks.size(), execution, [&](std::size_t c) {
       Chunk& chunk = chunks[c];
       chunk.coverage = none;
       const uint64 end = std::min(ahead, (c + 1) * kChunk);

@@ -12,7 +12,6 @@
 #include <set>
 #include <utility>
 
-#include "agree.hpp"
 #include "bitcube/io/packed.hpp"
 #include "bitcube/io/sha256.hpp"
 #include "bitcube/io/work_directory.hpp"
@@ -25,6 +24,7 @@
 #include "guarded.hpp"
 #include "quote_text.hpp"
 #include "selection.hpp"
+#include "team_work.hpp"
 
 namespace bitcube::stream {
 namespace {
@@ -77,8 +77,7 @@ std::string report_text(const std::map<std::size_t, Finished>& done, const std::
   for (const PanelResult& p : panels) {
     json["panels"].push_back({p.tensor, p.number, static_cast<unsigned>(p.flags), p.meter.state()});
   }
-  const std::vector<std::uint8_t> bytes = nlohmann::json::to_cbor(json);
-  return {bytes.begin(), bytes.end()};
+  return pack(json);
 }
 
 Expected<void> read_report(std::string_view text, std::map<std::size_t, Finished>& done,

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "agree.hpp"
 #include "bitcube/io/array.hpp"
 #include "bitcube/quantize/convert_array.hpp"
 #include "elements.hpp"
 #include "guarded.hpp"
+#include "team_work.hpp"
 
 namespace bitcube::stream {
 namespace {
@@ -42,9 +42,7 @@ struct PanelBytes {
   ErrorMeter meter{true};
 
   std::string text() const {
-    const nlohmann::json json{codes_at, scales_at, codes, scales, static_cast<unsigned>(flags), meter.state()};
-    const std::vector<std::uint8_t> bytes = nlohmann::json::to_cbor(json);
-    return {bytes.begin(), bytes.end()};
+    return pack({codes_at, scales_at, codes, scales, static_cast<unsigned>(flags), meter.state()});
   }
 };
 

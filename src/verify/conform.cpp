@@ -10,13 +10,13 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "agree.hpp"
 #include "bitcube/io/directory.hpp"
 #include "bitcube/io/file.hpp"
 #include "bitcube/io/sha256.hpp"
 #include "bitcube/verify/vectors.hpp"
 #include "forms.hpp"
 #include "guarded.hpp"
+#include "team_work.hpp"
 
 namespace bitcube::verify {
 namespace {
@@ -89,10 +89,6 @@ ChunkResult from_json(const Json& json) {
   }
   out.fault = json.at(5);
   return out;
-}
-std::string pack(const Json& json) {
-  const std::vector<std::uint8_t> bytes = Json::to_cbor(json);
-  return {bytes.begin(), bytes.end()};
 }
 
 /// The elements of which this rank has computed those with its number, and every team.size()-th after that, are there
@@ -337,9 +333,7 @@ Expected<void> check_batch(std::span<Source> sources, const ConformOptions& opti
   for (std::size_t begin = 0; begin < chunks.size(); begin += wave) {
     const std::size_t count = std::min(wave, chunks.size() - begin);
     std::vector<ChunkResult> results(count);
-    const std::size_t mine = count > team.rank() ? (count - team.rank() - 1) / team.size() + 1 : 0;
-    parallel_for(mine, quiet, [&](std::size_t n) {
-      const std::size_t i = team.rank() + n * team.size();
+    for_own_pieces(team, count, quiet, [&](std::size_t i) {
       const Chunk& chunk = chunks[begin + i];
       results[i] = check_chunk(chunk, sources[chunk.source].report, options.first);
       progress.add(chunk.text.size() * team.size());
