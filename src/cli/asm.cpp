@@ -121,6 +121,7 @@ void add_asm(CLI::App& root, const Console& console, Action& action) {
   command.add_option("-o,--output", options->output, "The words as they stand in memory; without it they are listed")
       ->type_name("prog.bin");
   command.add_flag("--listing", options->listing, "Print address, word and canonical text of every instruction");
+  add_memory_limit(command);
   add_json(command);
   add_examples(command,
                "  bitcube asm w1.s --listing\n"
@@ -137,6 +138,7 @@ void add_disasm(CLI::App& root, const Console& console, Action& action) {
                   "Words as they stand in memory, or a text with a word in hexadecimal on each line")
       ->type_name("prog.bin")
       ->required();
+  add_memory_limit(command);
   add_json(command);
   add_examples(command,
                "  bitcube disasm w1.bin\n"

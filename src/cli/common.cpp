@@ -185,10 +185,7 @@ std::size_t window_size() {
   return std::min<std::uint64_t>(stream::kWindow, (max_memory() - kProgram) / 4 * 3);
 }
 
-void add_limits(CLI::App& command, unsigned& threads) {
-  command.add_option("--threads", threads, "Threads, 0: one per core; the result never depends on it")
-      ->type_name("N")
-      ->check(CLI::Range(0U, 1024U).description(""));
+void add_memory_limit(CLI::App& command) {
   const auto limit = [](const std::string& text) {
     const auto bytes = parse_size(text);
     if (!bytes) {
@@ -206,6 +203,13 @@ void add_limits(CLI::App& command, unsigned& threads) {
                                         "Memory that the command may take, such as 512M or 2G; default: no limit. "
                                         "The result never depends on it")
       ->type_name("SIZE");
+}
+
+void add_limits(CLI::App& command, unsigned& threads) {
+  command.add_option("--threads", threads, "Threads, 0: one per core; the result never depends on it")
+      ->type_name("N")
+      ->check(CLI::Range(0U, 1024U).description(""));
+  add_memory_limit(command);
 }
 
 CLI::Validator whole_number(uint64 limit) {

@@ -71,6 +71,8 @@ class Console {
 
 /// --json, which run_program() has seen already.
 void add_json(CLI::App& command);
+/// --max-memory: the kernel holds the command to it.
+void add_memory_limit(CLI::App& command);
 /// --threads and --max-memory.
 void add_limits(CLI::App& command, unsigned& threads);
 /// How a command does its work: it stops on Ctrl-C.

@@ -40,6 +40,7 @@ void add_explain_fault(CLI::App& explain, const Console& console, Action& action
   command.add_option("--max-steps", options->how.max_steps, "Stop after so many instructions; default: 10000000")
       ->type_name("N")
       ->check(whole_number(uint64{1} << 62));
+  add_memory_limit(command);
   add_json(command);
   add_examples(command,
                "  bitcube explain fault examples/programs/w10.s\n"

@@ -70,6 +70,7 @@ void add_explain_matmul(CLI::App& explain, const Console& console, Action& actio
   add_at(command, options->at);
   command.add_flag("--steps", options->steps, "Lane by lane instead of group by group");
   options->postprocess.add_to(command);
+  add_memory_limit(command);
   add_json(command);
   add_examples(command,
                "  bitcube explain matmul X.safetensors W.safetensors --at 3,129\n"
@@ -88,6 +89,7 @@ void add_explain_postprocess(CLI::App& explain, const Console& console, Action& 
       ->required();
   add_at(command, options->at);
   options->postprocess.add_to(command);
+  add_memory_limit(command);
   add_json(command);
   add_examples(command,
                "  bitcube explain postprocess ACC.npy --at 3,129 --pre-quant REQ8 --scale 0.05 --offset -3 --sat\n"

@@ -208,6 +208,7 @@ void add_run(CLI::App& root, const Console& console, Action& action) {
   command.add_option("--max-steps", options->max_steps, "Stop after so many instructions; default: 10000000")
       ->type_name("N")
       ->check(whole_number(uint64{1} << 62));
+  add_memory_limit(command);
   add_json(command);
   add_examples(command,
                "  bitcube run examples/programs/w1.s\n"

@@ -59,6 +59,7 @@ void add_vectors(CLI::App& root, const Console& console, Action& action) {
   command.add_option("-o,--output", options->output, "File to write; FILE.meta.json appears beside it")
       ->type_name("FILE")
       ->required();
+  add_memory_limit(command);
   add_json(command);
   add_examples(command,
                "  bitcube vectors --what postprocess --count 100000 -o post.csv\n"

@@ -142,6 +142,29 @@ TEST_F(Memory, WhatNeedsMoreSaysHowMuch) {
                       "64M is too little for the program itself; at least 96M"));
 }
 
+TEST_F(Memory, ProgramsAndExplanationsAreHeldToTheLimit) {
+  const std::string words = dir_ / "words.bin";
+  write_text(words, "");
+  std::filesystem::resize_file(words, 60'000'000);
+  const std::string text = dir_ / "lines.s";
+  write_text(text, std::string(60'000'000, '\n'));
+  const std::string big = zeros(DType::kF32, {8192, 16'384});
+  const std::string none = "not enough memory";
+  const std::vector<std::pair<Arguments, std::string>> cases{
+      {{"asm", text}, none},
+      {{"disasm", words}, none},
+      {{"run", text}, none},
+      {{"explain", "fault", words}, none},
+      {{"explain", "matmul", big, big, "--at", "0,0"}, "reading the operands takes about 1089 MiB"},
+      {{"explain", "postprocess", big, "--at", "0,0"}, "postprocess of 8192 x 16384 takes about 1088 MiB"},
+  };
+  for (const auto& [command, message] : cases) {
+    Arguments limited = command;
+    limited.insert(limited.end(), {"--max-memory", "96M"});
+    EXPECT_TRUE(refuses(limited, message)) << command[0] << " " << command[1];
+  }
+}
+
 // ulimit -v. The program and its libraries take 30 MiB or so of addresses, and each thread 8 MiB or more.
 TEST_F(Memory, AddressesThatRunOut) {
   const std::string input = zeros(DType::kF32, {16 * 1024, 1024}, 60 * 1024);
