@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -313,15 +314,7 @@ class Product {
 
   void multiply_block(std::size_t first_a, std::size_t a_panels, std::size_t first_b, std::size_t b_panels,
                       std::size_t pass, bool last, Panels& b_block) {
-    thread_local std::optional<Panels> a_block;
-    thread_local std::array<std::size_t, 4> made_for{};
-    const std::array<std::size_t, 4> needs{static_cast<std::size_t>(choice_.method), kernels_.rows, task_panels_,
-                                           pass_chunks_};
-    if (!a_block || made_for != needs) {
-      made_for = {};
-      a_block.emplace(choice_.method, false, kernels_.rows, task_panels_, pass_chunks_);
-      made_for = needs;
-    }
+    std::unique_ptr<Panels> a_block = take_a_block();
     for (std::size_t p = 0; p < a_panels; ++p) {
       pack(request_a_, a_, kernels_.rows, first_a + p, pass, *a_block, p, bad_a_);
     }
@@ -333,8 +326,22 @@ class Product {
         multiply_tile(place, pass, last, *a_block, i, b_block, j);
       }
     }
-    // A thread keeps its panels of A for the next block, unless `exact` over a long K has made them large.
-    if (pass_chunks_ > 8) a_block.reset();
+    const std::scoped_lock lock(a_blocks_mutex_);
+    a_blocks_.push_back(std::move(a_block));
+  }
+
+  /// Panels of A for one task, from a task that is done if there is one. They are not the threads' own: the C library
+  /// aborts where it has no memory to note what a thread has to destroy.
+  std::unique_ptr<Panels> take_a_block() {
+    {
+      const std::scoped_lock lock(a_blocks_mutex_);
+      if (!a_blocks_.empty()) {
+        std::unique_ptr<Panels> block = std::move(a_blocks_.back());
+        a_blocks_.pop_back();
+        return block;
+      }
+    }
+    return std::make_unique<Panels>(choice_.method, false, kernels_.rows, task_panels_, pass_chunks_);
   }
 
   Place place_of(std::size_t a_panel, std::size_t b_panel) const noexcept {
@@ -483,6 +490,8 @@ class Product {
   PackRequest request_b_;
   std::vector<std::uint8_t> bad_a_;
   std::vector<std::uint8_t> bad_b_;
+  std::mutex a_blocks_mutex_;
+  std::vector<std::unique_ptr<Panels>> a_blocks_;  // without a task
   std::mutex left_mutex_;
   std::vector<Place> left_;
   std::atomic<std::size_t> progress_done_{0};
