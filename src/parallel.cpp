@@ -1,10 +1,12 @@
 #include "bitcube/parallel.hpp"
 
+#include <tbb/cache_aligned_allocator.h>
 #include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 #include <algorithm>
 #include <atomic>
+#include <new>
 
 #ifdef BITCUBE_TSAN
 #include <sanitizer/tsan_interface.h>
@@ -49,6 +51,18 @@ class Order {
   char before_ = 0;
   char after_ = 0;
 };
+
+/// oneTBB loads its allocator when it first wants memory, and without any the loader of glibc crashes instead of
+/// telling. So that happens before main().
+[[maybe_unused]] const bool allocator_is_loaded = [] {
+  try {
+    tbb::cache_aligned_allocator<char> allocator;
+    allocator.deallocate(allocator.allocate(1), 1);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}();
 
 }  // namespace
 

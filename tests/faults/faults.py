@@ -15,7 +15,8 @@ After each run
 * no signal ends the program but the one that was sent, SIGKILL or SIGTERM; inputs are as they were;
 * after a kill the same command, run again, gives the right bytes.
 
-Without --long at most LIMIT calls of each kind are tried per case, spread evenly. A table of what was tried is printed.
+Without --long at most LIMIT calls of each kind are tried per case, spread over all; of memory, half of them over the
+last. A table of what was tried is printed.
 """
 import argparse
 import concurrent.futures
@@ -36,11 +37,12 @@ KINDS = ["kill", "signal", "full", "full:on", "store", "read", "read:on", "inter
 class Case:
     """A command line; OUT/NAME is a file that it writes, and stands in `outputs`."""
 
-    def __init__(self, line, outputs=(), stdin=None, few=False, named=False, code=0):
+    def __init__(self, line, outputs=(), stdin=None, few=False, named=False, dense=False, code=0):
         self.line, self.outputs, self.stdin = line, list(outputs), stdin
         self.code = code    # of a run without a fault
         self.few = few      # slow, so few faults
         self.named = named  # on a file system without unnamed files
+        self.dense = dense  # memory runs out at each of the last places
 
     def command(self, commands):
         """Its name, with that of a nested command: gen bundle."""
@@ -66,6 +68,8 @@ CASES = [
     Case("matmul X.st Q.st --pre-quant QF322B8_PRE --scale 0.05 --sat --row-max OUT/r.npy --group-max 8:OUT/g.npy "
          "-o OUT/d.npy", ["d.npy", "r.npy", "g.npy"]),
     Case("matmul A.npy B.npy -o OUT/d.npy", ["d.npy"]),
+    Case("matmul L.npy R.npy --threads 2 -o OUT/d.npy", ["d.npy"], dense=True),
+    Case("quantize L.npy -f hif4 --threads 2 -o OUT/q.st", ["q.st"]),
     Case("postprocess ACC.npy --pre-quant QF322B8_PRE --scale 0.05 --sat -o OUT/d.npy", ["d.npy"]),
     Case("vectors --what e8m0 --count 50 -o OUT/v.csv", ["v.csv", "v.csv.meta.json"]),
     Case("asm first.s -o OUT/p.bin", ["p.bin"]),
@@ -123,6 +127,8 @@ def make_inputs(directory, program, source):
     npy(directory / "W.npy", "<f4", (96, 40), floats(96 * 40, 1))
     npy(directory / "A.npy", "<f4", (9, 70), floats(9 * 70, 2))
     npy(directory / "B.npy", "<f4", (70, 11), floats(70 * 11, 3))
+    npy(directory / "L.npy", "<f4", (300, 64), floats(300 * 64, 9))
+    npy(directory / "R.npy", "<f4", (64, 200), floats(64 * 200, 10))
     npy(directory / "X.npy", "<f4", (8, 96), floats(8 * 96, 4))
     npy(directory / "ACC.npy", "<f4", (12, 32), floats(12 * 32, 5))
     a = {"a.weight": ("F32", [6, 64], floats(6 * 64, 6)), "a.bias": ("F32", [64], floats(64, 7))}
@@ -292,6 +298,17 @@ def spread(count, limit):
     return sorted({1 + round(i * (count - 1) / max(limit - 1, 1)) for i in range(limit)})
 
 
+def spread_late(count, limit, dense):
+    """Half of them among the last: of some thousand allocations most set up the command line."""
+    last = min(count, 400)
+    if dense:
+        return spread(count, limit) + list(range(count - last + 1, count + 1))
+    if limit is None or count <= limit:
+        return spread(count, limit)
+    early = spread(count - last, limit - limit // 2)
+    return early + [count - last + number for number in spread(last, limit // 2)]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program", type=os.path.abspath)
@@ -333,7 +350,11 @@ def main():
             for tried, kind, limit, count in counts:
                 # The end of a process is the fault that most files can suffer from: each place of it.
                 some = limit if kind != "kill" or tried.case.few or not tried.case.outputs or limit is None else 4 * limit
-                for number in spread(count.result(), some):
+                if kind.startswith("memory"):
+                    numbers = spread_late(count.result(), some, tried.case.dense and kind == "memory:on")
+                else:
+                    numbers = spread(count.result(), some)
+                for number in numbers:
                     table[tried.case.command(commands)][kind] += 1
                     jobs.append(pool.submit(tried.check, kind, number))
             for job in jobs:
