@@ -7,6 +7,7 @@
 
 #include "bitcube/quantize/convert_array.hpp"
 #include "bitcube/quantize/lines.hpp"
+#include "support/sweep.hpp"
 #include "support/targets.hpp"
 
 namespace bitcube {
@@ -115,9 +116,9 @@ void check(const Words& words, const Format& to, const EncodeControl& control, s
   });
 }
 
-Words all_words(const Format& from, std::uint32_t count) {
-  Words words{from, std::vector<std::uint32_t>(count)};
-  for (std::uint32_t i = 0; i < count; ++i) words.values[i] = i;
+Words all_words(const Format& from, std::uint32_t count, std::uint32_t step = 1) {
+  Words words{from, {}};
+  for (std::uint32_t i = 0; i < count; i += step) words.values.push_back(i);
   return words;
 }
 
@@ -137,7 +138,7 @@ TEST(ConvertKernels, EveryWordOfEightBits) {
 
 TEST(ConvertKernels, EveryWordOfSixteenBits) {
   for (const DataType from : {DataType::fp16, DataType::bf16}) {
-    const Words words = all_words(format_of(from), 1U << 16);
+    const Words words = all_words(format_of(from), 1U << 16, test::sweep_step(11));
     for (const DataType to : destinations) {
       for_each_control([&](const EncodeControl& control) { check(words, format_of(to), control, 10); }, false);
       if (HasFatalFailure()) return;
@@ -191,7 +192,7 @@ Words edges(const Format& to, int thinned_above) {
 
 TEST(ConvertKernels, EdgesOfFp32) {
   for (const DataType to : destinations) {
-    const Words all = edges(format_of(to), 15);
+    const Words all = edges(format_of(to), test::sweep_step(2) == 1 ? 15 : 8);
     const Words sample = edges(format_of(to), 8);
     for_each_control([&](const EncodeControl& control) {
       check(control.profile == &pto_profile && !control.saturate ? all : sample, format_of(to), control, 50);
@@ -239,8 +240,8 @@ TEST(ConvertKernels, RandomWordsOfThirtyTwoBits) {
     for (const DataType to : destinations) {
       if (!conversion_legal(format_of(from), format_of(to))) continue;
       for_each_control([&](const EncodeControl& control) {
-        check(stratified(format_of(from), ++seed, from == DataType::fp32 ? 1U << 15 : 1U << 12), format_of(to), control,
-              20);
+        check(stratified(format_of(from), ++seed, (from == DataType::fp32 ? 1U << 15 : 1U << 12) / test::sweep_step(8)),
+              format_of(to), control, 20);
       });
       if (HasFatalFailure()) return;
     }

@@ -17,6 +17,7 @@
 #include "bitcube/quantize/tensor.hpp"
 #include "quantize/kernels/mx.hpp"
 #include "quantize/kernels/widen.hpp"
+#include "support/sweep.hpp"
 #include "support/targets.hpp"
 
 #if defined(__SSE2__)
@@ -123,7 +124,7 @@ TEST(QuantizeKernels, EveryBf16WordAsMaximum) {
     const std::size_t lanes = options.format->group;
     Words words;
     words.reserve(lanes << 16);
-    for (std::uint32_t maximum = 0; maximum < 0x10000; ++maximum) {
+    for (std::uint32_t maximum = 0; maximum < 0x10000; maximum += test::sweep_step(11)) {
       for (std::size_t q = 0; q < lanes; ++q) {
         const std::uint32_t below = std::min<std::uint32_t>(rng() % (q % 4 == 0 ? 8 * 128 : 4 * 128), maximum & 0x7FFF);
         words.push_back(((maximum & 0x7FFF) - below) | (rng() & 0x8000));
