@@ -130,7 +130,8 @@ TEST_F(ReportProgram, OnlyTheWorstTensorsHavePictures) {
       run({"report", path("in.safetensors"), "--formats", "mxfp4", "--pictures", "2", "-o", path("r.html"), "--json"});
   ASSERT_TRUE(succeeds(outcome));
   std::vector<std::pair<double, std::string>> order;
-  for (const Json& tensor : outcome.json()["tensors"]) {
+  const Json report = outcome.json();
+  for (const Json& tensor : report["tensors"]) {
     order.emplace_back(tensor["formats"][0]["error"]["sqnr_db"], tensor["name"]);
   }
   std::ranges::sort(order);
