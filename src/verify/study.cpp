@@ -255,13 +255,13 @@ void run_sigma(std::size_t x, const StudyOptions& options, std::span<const Conte
   const auto rows = static_cast<std::size_t>(options.samples / study_row);
   std::vector<std::uint16_t> samples(static_cast<std::size_t>(options.samples));
   const Execution quiet = options.execution.quiet();
+  std::vector<std::uint16_t> largest(rows);  // magnitudes of BF16 order as their words do
   parallel_for(rows, quiet, [&](std::size_t r) {
     const auto row = gaussian_bf16(options.seed, x, r * study_row, study_row);
+    for (const std::uint16_t word : row) largest[r] = std::max<std::uint16_t>(largest[r], word & 0x7FFF);
     std::copy(row.begin(), row.end(), samples.begin() + static_cast<std::ptrdiff_t>(r * study_row));
   });
-  std::uint16_t largest = 0;  // magnitudes of BF16 order as their words do
-  for (const std::uint16_t word : samples) largest = std::max<std::uint16_t>(largest, word & 0x7FFF);
-  const std::uint32_t tensor_scale = nvfp4_tensor_scale(decode(bf16, largest).real);
+  const std::uint32_t tensor_scale = nvfp4_tensor_scale(decode(bf16, std::ranges::max(largest)).real);
 
   std::vector<Noise> noise(rows * list.size());
   parallel_for(rows, quiet, [&](std::size_t r) {
