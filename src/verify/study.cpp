@@ -6,6 +6,7 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <memory>
 
 #include "bitcube/quantize/hif4.hpp"
 #include "bitcube/quantize/mx.hpp"
