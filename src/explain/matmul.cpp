@@ -259,7 +259,7 @@ std::vector<GroupRow> group_rows(const Element& e) {
     }
     if (merged.n != 0) row.after = merged.after;
     if (merged.n != 0 && e.arithmetic == Arithmetic::floating) row.lost = lost(e, merged);
-    rows.push_back(std::move(row));
+    rows.push_back(row);
   }
   return rows;
 }

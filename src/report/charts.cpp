@@ -281,7 +281,8 @@ void put_dots(Markup& out, const Caption& caption, const DotChart& chart, const 
   if (!chart.from_zero) lowest -= spread * 0.05;
   highest += spread * 0.05;
   const auto x_of = [&](double value) { return kLeft + (value - lowest) / (highest - lowest) * (kEnd - kLeft); };
-  const double legend = kLegendRow * static_cast<double>((chart.series.size() + 1) / 2) + 8;
+  const std::size_t legend_rows = (chart.series.size() + 1) / 2;
+  const double legend = kLegendRow * static_cast<double>(legend_rows) + 8;
   const double bottom = legend + kRow * static_cast<double>(chart.rows.size());
   std::vector<std::string> names;
   for (const auto& row : chart.rows) names.push_back(row.label);
@@ -290,7 +291,8 @@ void put_dots(Markup& out, const Caption& caption, const DotChart& chart, const 
     std::vector<std::string> marks(chart.series.size());
     for (std::size_t s = 0; s < chart.series.size(); ++s) {
       const double x = s % 2 == 0 ? kLeft : kWidth / 2 + 4;
-      const double y = kLegendRow * static_cast<double>(s / 2) + 12;
+      const std::size_t row = s / 2;
+      const double y = kLegendRow * static_cast<double>(row) + 12;
       marks[s] += shape(s, x, y - 1);
       put_text(out, x + 12, y + 4, "start", shorten_text(chart.series[s], 20));
     }

@@ -111,16 +111,17 @@ class CubeMaker {
     const uint64 bytes = rows * columns * f.lane_bits / 8;
     return machine::round_up_to_power_of_two(static_cast<std::uint32_t>(std::max<uint64>(bytes, machine::cell_bytes)));
   }
+  static constexpr uint64 whole_32(uint64 n) { return (n + 31) / 32 * 32; }
   /// Bytes of the operands of a PE, or of the Shared bank.
   uint64 operand_bytes() const {
     const uint64 m = all_shared() ? d_.m : 32;
-    const uint64 n = (d_.n + 31) / 32 * 32;
-    const uint64 k = (d_.k + 31) / 32 * 32;
+    const uint64 n = whole_32(d_.n);
+    const uint64 k = whole_32(d_.k);
     return capacity(*a_.format, m, k) + capacity(*b_.format, k, n) + capacity(format_of(DataType::u32), m + n, k / 32);
   }
   bool fits() const {
-    const uint64 n = (d_.n + 31) / 32 * 32;
-    const uint64 k = (d_.k + 31) / 32 * 32;
+    const uint64 n = whole_32(d_.n);
+    const uint64 k = whole_32(d_.k);
     const uint64 d = capacity(*accumulator_, 32, n);
     const uint64 largest = is_local() ? machine::local_capacity_limit : machine::pool_bytes / 2;
     return capacity(*a_.format, all_shared() ? d_.m : 32, k) <= largest && capacity(*b_.format, k, n) <= largest &&
@@ -308,7 +309,7 @@ class CubeMaker {
     std::vector<Destination> destinations;
     const auto hand = [&] { return static_cast<unsigned>(random_.below(machine::hand_count)); };
     /// Sometimes larger than it must be, where the pool has room for all of them.
-    const bool small = operand_bytes() <= 16 * 1024;
+    const bool small = operand_bytes() <= 16'384;
     const auto roomy = [&](std::uint32_t bytes) {
       const std::int32_t code = size_code_for(bytes);
       if (!small || bytes > 4096 || !random_.chance(8)) return code;

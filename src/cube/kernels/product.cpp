@@ -375,7 +375,7 @@ class Product {
 
   void multiply_tile(const Place& place, std::size_t pass, bool last, Panels& a_block, std::size_t i, Panels& b_block,
                      std::size_t j) {
-    constexpr std::size_t most = 14 * 32;
+    constexpr std::size_t most = std::size_t{14} * 32;
     alignas(64) std::array<std::uint32_t, most> edge;
     alignas(64) std::array<double, 2 * most>
         exact;  // three parts of f64 tiles, which are less than two thirds as large
