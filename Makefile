@@ -60,6 +60,7 @@ bootstrap:
 # The whole suite under a sanitizer: make check PRESET=dev (address, undefined), tsan, or clang.
 PRESET ?= dev
 check: bootstrap
+	@[ $(PRESET) != clang ] || scripts/bootstrap clang
 	@cmake --preset $(PRESET)
 	@cmake --build --preset $(PRESET) -j $(JOBS)
 	@ctest --preset $(PRESET) -j $(JOBS)
@@ -78,10 +79,12 @@ fuzz-build:
 	@cmake --build --preset fuzz -j $(JOBS) --target fuzz_targets
 
 format:
+	@scripts/bootstrap format
 	@git ls-files '*.hpp' '*.cpp' '*.h' '*.c' | xargs clang-format -i
 
 # clang-tidy reads what clang would be told: no options of g++, no precompiled headers.
-tidy: bootstrap
+tidy:
+	@scripts/bootstrap tidy
 	@cmake --preset clang -B build-tidy -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON > /dev/null
 	@git ls-files '*.cpp' | xargs -P $(JOBS) -n 1 clang-tidy --quiet -p build-tidy
 
