@@ -53,7 +53,7 @@ class Order {
 };
 
 /// oneTBB loads its allocator when it first wants memory, and without any the loader of glibc crashes instead of
-/// telling. So that happens before main().
+/// telling. So that happens before main(), or when libbitcube.so is loaded.
 [[maybe_unused]] const bool allocator_is_loaded = [] {
   try {
     tbb::cache_aligned_allocator<char> allocator;

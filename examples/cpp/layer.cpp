@@ -10,8 +10,8 @@
 using namespace bitcube;
 
 int main() {
-  std::vector<float> x(2 * 64);  // 2 x 64
-  std::vector<float> w(64 * 3);  // 64 x 3
+  std::vector<float> x(std::size_t{2} * 64);  // 2 x 64
+  std::vector<float> w(std::size_t{64} * 3);  // 64 x 3
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = 0.125F * static_cast<float>(i % 7);
   for (std::size_t i = 0; i < w.size(); ++i) w[i] = 0.25F * (static_cast<float>(i % 5) - 2);
   const auto a = quantize(std::as_bytes(std::span(x)), fp32, std::array<uint64, 2>{2, 64}, 1);

@@ -9,9 +9,6 @@
 namespace bitcube::cli {
 namespace {
 
-using stimulus::BundleFormatInfo;
-using stimulus::StratumInfo;
-
 /// What all kinds of stimulus have.
 struct Options {
   uint64 seed = 1;

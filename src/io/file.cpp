@@ -89,8 +89,9 @@ Expected<Resolved> resolve(const std::string& name) {
   fs::path path = name;
   for (int links = 0; links < kMaxLinks; ++links) {
     std::error_code code;
-    const fs::path directory = fs::canonical(path.has_parent_path() ? path.parent_path() : ".", code);
-    if (code) return Error{fmt::format("{}: {} (directory {})", name, code.message(), path.parent_path().string())};
+    const fs::path parent = path.has_parent_path() ? path.parent_path() : ".";
+    const fs::path directory = fs::canonical(parent, code);
+    if (code) return Error{fmt::format("{}: {} (directory {})", name, code.message(), parent.string())};
     const std::string base = path.filename().string();
 
     if (int descriptor = -1; directory == own_descriptors) {

@@ -293,7 +293,8 @@ std::vector<Pair> one_pair_per_method() {
   };
 }
 
-/// All M, N and K from 1 to 70 with every method. The targets share them, each taking what a hash gives it.
+/// All M, N and K from 1 to 70 (in slow builds some K) with every method. The targets share them, each taking what a
+/// hash gives it.
 TEST(MatmulKernels, AllSmallShapes) {
   std::uint64_t seed = 1000;
   std::size_t targets = 0;

@@ -15,8 +15,8 @@ After each run
 * no signal ends the program but the one that was sent, SIGKILL or SIGTERM; inputs are as they were;
 * after a kill the same command, run again, gives the right bytes.
 
-Without --long at most LIMIT calls of each kind are tried per case, spread over all; of memory, half of them over the
-last. A table of what was tried is printed.
+Without --long about LIMIT calls of each kind are tried per case (of kill four times as many), spread over all; of memory,
+half of them over the last, or all of the last where a case says so. A table of what was tried is printed.
 """
 import argparse
 import concurrent.futures
@@ -299,14 +299,16 @@ def spread(count, limit):
 
 
 def spread_late(count, limit, dense):
-    """Half of them among the last: of some thousand allocations most set up the command line."""
+    """Half of them among the last: of some thousand allocations most set up the command line. Dense: all of the last."""
     last = min(count, 400)
-    if dense:
-        return spread(count, limit) + list(range(count - last + 1, count + 1))
-    if limit is None or count <= limit:
+    if limit is None or count <= last:
         return spread(count, limit)
-    early = spread(count - last, limit - limit // 2)
-    return early + [count - last + number for number in spread(last, limit // 2)]
+
+    def middles(first, length, parts):
+        return {first + (2 * i + 1) * length // (2 * parts) for i in range(parts)}
+
+    late = set(range(count - last + 1, count + 1)) if dense else middles(count - last + 1, last, limit // 2)
+    return sorted(middles(1, count - last, limit - limit // 2) | late)
 
 
 def main():

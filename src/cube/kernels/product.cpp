@@ -228,6 +228,7 @@ class Product {
         });
       }
     }
+    a_blocks_.clear();
   }
 
   /// Lines that the method cannot take; tiles whose sums binary64 may not hold, or in which C is -0 and the sign of a
