@@ -102,7 +102,7 @@ help:
 	@echo 'make test       install what is missing, build, run every test'
 	@echo 'make test-exhaustive  all 2^32 FP32 encodings, an hour or two'
 	@echo 'make bench      speed against memcpy and OpenBLAS, a few minutes'
-	@echo 'make coverage   lines and branches that the tests reach, an hour or two'
+	@echo 'make coverage   lines and branches that the tests reach, 20 minutes'
 	@echo 'make deb        the Debian packages, in build-deb'
 	@echo 'make test-reproducible  builds them twice and compares the bytes'
 	@echo 'make sbom       $(BUILD)/sbom.spdx.json, what the build is made of'

@@ -595,6 +595,33 @@ TEST(Parts, Refusals) {
   EXPECT_TRUE(fails_with(validate_description(description), "needs a HiF4 profile"));
 }
 
+// One process measures the first groups, another the rest, and tells what it has.
+TEST(Parts, AMeterOfAnotherProcess) {
+  constexpr std::size_t lanes = 64 * 1500;
+  const auto x = to_bytes(bf16, gaussian_bf16(lanes));
+  const auto quantized = [&](std::size_t first, std::size_t count) {
+    return *quantize(std::span(x).subspan(2 * first, 2 * count), bf16, Shape{count}, 0);
+  };
+  const auto whole = measure(x, quantized(0, lanes));
+  ASSERT_TRUE(whole);
+  for (const std::size_t groups : {ErrorMeter::kBlock, 2 * ErrorMeter::kBlock}) {
+    const std::size_t cut = 64 * groups;
+    ErrorMeter meter;
+    ASSERT_TRUE(meter.add(std::span(x).first(2 * cut), quantized(0, cut)));
+    ErrorMeter rest(true);
+    ASSERT_TRUE(rest.add(std::span(x).subspan(2 * cut), quantized(cut, lanes - cut)));
+    const auto told = ErrorMeter::from_state(rest.state());
+    ASSERT_TRUE(told);
+    meter.append(*told);
+    const ErrorReport report = meter.report();
+    EXPECT_EQ(std::memcmp(&report, &*whole, sizeof report), 0) << groups;
+  }
+  const std::string state = ErrorMeter(true).state();
+  EXPECT_TRUE(ErrorMeter::from_state(state));
+  EXPECT_TRUE(fails_with(ErrorMeter::from_state(state.substr(1)), "not the state of a meter"));
+  EXPECT_TRUE(fails_with(ErrorMeter::from_state(state + "x"), "not the state of a meter"));
+}
+
 TEST(Parts, LargestMagnitude) {
   std::vector<uint64> words = gaussian_bf16(5000);
   words[1234] = 0xC7FF;  // -130560
