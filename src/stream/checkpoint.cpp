@@ -798,14 +798,13 @@ Expected<std::vector<CheckpointResult>> CheckpointQuantizer::run(const fs::path&
   Impl& impl = *impl_;
   return guarded("quantise", [&]() -> Expected<std::vector<CheckpointResult>> {
     std::map<std::size_t, Finished> done;
+    std::vector<CheckpointResult> results;
     bool keep = false;
-    if (impl.team().leads()) {
-      if (auto found = impl.find_targets(output); !found) return impl.give_up(found.error(), false);
-      if (auto opened = impl.open_work(); !opened) return impl.give_up(opened.error(), false);
-      keep = !impl.work->journal().empty();
-    }
     const auto ran = guarded("quantise", [&]() -> Expected<void> {
       if (impl.team().leads()) {
+        if (auto found = impl.find_targets(output); !found) return found;
+        if (auto opened = impl.open_work(); !opened) return opened;
+        keep = !impl.work->journal().empty();
         auto before = impl.take_over();
         if (!before) return before.error();
         done = std::move(*before);
@@ -813,11 +812,11 @@ Expected<std::vector<CheckpointResult>> CheckpointQuantizer::run(const fs::path&
         keep = impl.team().size() > 1;  // what others have done is in their journals
       }
       if (auto met = impl.meet(output, done); !met) return met;
-      return impl.run(done, window);
+      if (auto all = impl.run(done, window); !all) return all;
+      for (auto& [tensor, finished] : done) results.push_back(finished.result);  // all, and in order
+      return {};
     });
     if (!ran) return impl.give_up(ran.error(), keep || !done.empty());
-    std::vector<CheckpointResult> results;
-    for (auto& [tensor, finished] : done) results.push_back(finished.result);  // all, and in order
     return results;
   });
 }
