@@ -32,6 +32,15 @@ void require_result(const Result& result, std::string_view what) {
   if (!result) fail(what, result.error().message);
 }
 
+/// Whether there is a result, which must be so for both, or both have the same error.
+template <typename Result>
+bool same_outcome(const Result& got, const Result& want, std::string_view target) {
+  if (bool(got) != bool(want) || (!got && got.error().message != want.error().message)) {
+    fail("another error than the definition", target);
+  }
+  return bool(got);
+}
+
 /// The bytes as choices, taken from the front. Once they are used up every choice is the first one, so a short input is
 /// a simple case.
 class Input {
