@@ -6,8 +6,8 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
-#include <memory>
 
+#include "bitcube/buffer.hpp"
 #include "bitcube/quantize/hif4.hpp"
 #include "bitcube/quantize/mx.hpp"
 #include "guarded.hpp"
@@ -254,19 +254,19 @@ std::vector<Contender> contenders() {
 void run_sigma(std::size_t x, const StudyOptions& options, std::span<const Contender> list,
                const std::function<void()>& row_done, Study& study) {
   const auto rows = static_cast<std::size_t>(options.samples / study_row);
-  const auto samples = std::make_unique_for_overwrite<std::uint16_t[]>(static_cast<std::size_t>(options.samples));
+  Buffer<std::uint16_t> samples(static_cast<std::size_t>(options.samples));
   const Execution quiet = options.execution.quiet();
   std::vector<std::uint16_t> largest(rows);  // magnitudes of BF16 order as their words do
   parallel_for(rows, quiet, [&](std::size_t r) {
     const auto row = gaussian_bf16(options.seed, x, r * study_row, study_row);
     for (const std::uint16_t word : row) largest[r] = std::max<std::uint16_t>(largest[r], word & 0x7FFF);
-    std::copy(row.begin(), row.end(), samples.get() + r * study_row);
+    std::copy(row.begin(), row.end(), samples.data() + r * study_row);
   });
   const std::uint32_t tensor_scale = nvfp4_tensor_scale(decode(bf16, std::ranges::max(largest)).real);
 
   std::vector<Noise> noise(rows * list.size());
   parallel_for(rows, quiet, [&](std::size_t r) {
-    const std::span<const std::uint16_t> row(samples.get() + r * study_row, study_row);
+    const std::span<const std::uint16_t> row(samples.data() + r * study_row, study_row);
     for (std::size_t i = 0; i < list.size(); ++i) noise[r * list.size() + i] = list[i].measure(row, tensor_scale);
     row_done();
   });

@@ -192,7 +192,7 @@ Words edges(const Format& to, int thinned_above) {
 
 TEST(ConvertKernels, EdgesOfFp32) {
   for (const DataType to : destinations) {
-    const Words all = edges(format_of(to), test::sweep_step(2) == 1 ? 15 : 8);
+    const Words all = edges(format_of(to), test::slow_build ? 8 : 15);
     const Words sample = edges(format_of(to), 8);
     for_each_control([&](const EncodeControl& control) {
       check(control.profile == &pto_profile && !control.saturate ? all : sample, format_of(to), control, 50);
